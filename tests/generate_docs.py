@@ -73,17 +73,17 @@ def pages() -> dict[Path, Callable[[], str]]:
 
 
 def language() -> str:
-    """The reference of the language with its tables written anew."""
+    """The reference of the language with its tables written again."""
     return reference_tables.filled(LANGUAGE.read_text(encoding="utf-8"))
 
 
 def metrics_and_logs() -> str:
-    """The page of metrics and log lines with its tables written anew."""
+    """The page of metrics and log lines with its tables written again."""
     return operations_tables.filled(METRICS_AND_LOGS.read_text(encoding="utf-8"))
 
 
 def running() -> str:
-    """The page about running with its table of settings written anew."""
+    """The page about running with its table of settings written again."""
     return settings_table.filled(RUNNING.read_text(encoding="utf-8"))
 
 

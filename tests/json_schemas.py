@@ -75,7 +75,7 @@ class Label(Place):
 
 
 class Finding(Place):
-    """What is wrong; `suggestion` is text that mends it in place of `start` to `end`."""
+    """What is wrong; `suggestion` is text that fixes it in place of `start` to `end`."""
 
     code: str
     severity: Literal["error", "warning"]
@@ -88,7 +88,7 @@ class Finding(Place):
 
 
 class Selection(TypedDict):
-    """How the pods of one selection are found."""
+    """The method by which the pods of one selection are found."""
 
     line: int
     column: int
@@ -169,7 +169,7 @@ class CoveredPoint(TypedDict):
 
 
 class Coverage(TypedDict):
-    """How much of the rules tests have seen."""
+    """The part of the rules that tests have covered."""
 
     fraction: float
     points: list[CoveredPoint]
@@ -344,7 +344,7 @@ class GroupChange(TypedDict):
 
 
 class RulePods(TypedDict):
-    """How many pods get another node because of a rule."""
+    """The number of pods that get another node because of a rule."""
 
     rule: str
     pods: int
@@ -385,7 +385,7 @@ class NodesLike(TypedDict):
 
 
 class Room(TypedDict, total=False):
-    """How many pods a node (or all nodes with one value of a label) has room for."""
+    """The number of pods that a node (or all nodes with one value of a label) has room for."""
 
     node: str
     value: str | None
@@ -394,7 +394,7 @@ class Room(TypedDict, total=False):
 
 
 class Stop(TypedDict):
-    """Why the next pod has no node."""
+    """The reasons why the next pod has no node."""
 
     pod: str
     message: str
@@ -415,14 +415,14 @@ class CapacityChange(TypedDict):
 
 
 class CapacityGain(CapacityChange):
-    """How many more pods, or groups, fit after a change."""
+    """The number of further pods, or groups, that fit after a change."""
 
     more: int
     at_least: bool
 
 
 class WorkloadRoom(TypedDict):
-    """How many more pods of a workload fit."""
+    """The number of further pods of a workload that fit."""
 
     workload: str
     pods: int
@@ -438,7 +438,7 @@ class WorkloadRoom(TypedDict):
 
 
 class DomainGroups(TypedDict):
-    """How many groups are within a domain; key and value are empty for groups that no level binds."""
+    """The number of groups within a domain; key and value are empty for groups that no level binds."""
 
     key: str
     value: str
@@ -446,7 +446,7 @@ class DomainGroups(TypedDict):
 
 
 class GroupRoom(TypedDict):
-    """How many more groups like one fit: `more` whole groups; `stop` is the reason why the next one has no place."""
+    """The number of further groups that fit: `more` whole groups; `stop` is the reason why the next one has no place."""
 
     group: str
     source: str
@@ -484,7 +484,7 @@ class DrainedPod(TypedDict):
 
 
 class BudgetUse(TypedDict):
-    """What a PodDisruptionBudget allows."""
+    """The disruptions that a PodDisruptionBudget allows."""
 
     budget: str
     pods: int
@@ -592,7 +592,7 @@ class Tune(TypedDict):
 
 
 class WayOut(TypedDict):
-    """What would have to change at a node."""
+    """A change of a node after which it would accept the pod."""
 
     node: str
     sentences: list[str]
@@ -639,7 +639,7 @@ class Differing(TypedDict):
 
 
 class ExplainedCost(CostAmounts):
-    """What a policy costs to decide; `evicting` for each pod that may be evicted, `grouping` for each pod that may belong to a group."""
+    """The cost of decisions by a policy; `evicting` per pod that may be evicted, `grouping` per pod that may belong to a group."""
 
     evicting: int
     grouping: int
@@ -722,13 +722,13 @@ class Metric(TypedDict):
 
 
 class PolicySource(running_process.Source):
-    """Where policies come from; `texts` are those that it has."""
+    """A source of policies; `texts` are those that it has."""
 
     texts: int
 
 
 class StatusFinding(TypedDict):
-    """What is wrong with a text; without a line it is about the whole file."""
+    """A finding about a text; without a line it is about the whole file."""
 
     severity: str
     code: str
@@ -821,7 +821,7 @@ TYPES: Mapping[str, Any] = {
 
 
 def files() -> dict[Path, Callable[[], str]]:
-    """What makes the text of each schema."""
+    """The functions that make the text of each schema."""
     return {FOLDER / f"{name}.json": lambda name=name: text(name) for name in (*TYPES, "configuration")}  # type: ignore[misc]
 
 

@@ -8,7 +8,7 @@ from wharfinger.telemetry.declarations import Kind, Metric
 
 
 def filled(text: str) -> str:
-    """A page with the tables between its markers written anew."""
+    """A page with the tables between its markers written again."""
     return SECTION.sub(lambda found: f"{found[1]}\n{TABLES[found['name']]()}\n\n{found[3]}", text)
 
 

@@ -15,7 +15,7 @@ SECTION = re.compile(r"(<!-- begin (?P<name>[\w ]+) -->\n).*?(<!-- end (?P=name)
 
 
 def filled(text: str) -> str:
-    """A page with the tables between its markers written anew."""
+    """A page with the tables between its markers written again."""
     return SECTION.sub(lambda found: f"{found[1]}\n{TABLES[found['name']]()}\n\n{found[3]}", text)
 
 

@@ -8,7 +8,7 @@ from wharfinger.daemon.settings_fields import Setting, settings_of
 
 
 def filled(text: str) -> str:
-    """The page with its table written anew."""
+    """The page with its table written again."""
     return SECTION.sub(lambda found: f"{found[1]}\n{settings()}\n\n{found[3]}", text)
 
 

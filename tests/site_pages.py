@@ -55,7 +55,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _place(path: str) -> str:
-    """Where a file of the repository is in the site."""
+    """The path of a file of the repository in the site."""
     if path == HOME:
         return "index.md"
     if path.startswith(f"{DOCS}/"):

@@ -1,4 +1,4 @@
-"""How much work a call does, counted and not timed: the same number on every machine."""
+"""Counts the work of a call instead of timing it: the number is the same on every machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TooMuchWork(Exception):
 
 
 def calls(function: Callable[[], Any], most: int = MOST) -> int:
-    """How many functions a call enters, in Python and in C; raises `TooMuchWork` beyond `most`, so that what never ends fails soon."""
+    """The number of functions that a call enters, in Python and in C; raises `TooMuchWork` beyond `most`, so endless calls fail soon."""
     count = 0
 
     def each(_frame: FrameType, event: str, _argument: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -15,10 +16,12 @@ def main() -> int:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # and is not ignored, as under nohup
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads for products of matrices, of which there are none
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads for products of matrices; there are none here
     from wharfinger.cli import main as run  # noqa: PLC0415 — see above
 
-    return run()
+    code = run()
+    gc.freeze()  # at the end, Python would look for unreachable objects in the whole cluster
+    return code
 
 
 if __name__ == "__main__":

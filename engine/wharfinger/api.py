@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -42,7 +43,7 @@ from wharfinger.what_if.leaving_pods import replaced_pods
 from wharfinger.what_if.optimal import search as solving
 from wharfinger.what_if.optimal.search import Optimal
 from wharfinger.what_if.rebalance import plan as rebalancing
-from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
+from wharfinger.what_if.rebalance.movable import CRITICAL, Limits, namespaces_without_pods
 from wharfinger.what_if.rebalance.plan import PlanOptions, Rebalance
 from wharfinger.what_if.supposed_changes import NodesLike
 from wharfinger.what_if.tune import knobs, workloads
@@ -89,24 +90,27 @@ def load_config(path: str | Path, scheduler_name: str | None = None) -> ChainCon
 
 def decide(policies: Sequence[CompiledPolicy], cluster: Cluster, pod: Pod, *, config: ChainConfig | None = None) -> Decision:
     """The decision about one pod: a node, or why there is none. Changes nothing."""
-    return cycle.decide(chain.assemble(policies, config), cluster.state.snapshot(), _view(pod))
+    return cycle.decide(_chain(policies, config), _of(cluster).state.snapshot(), _view(pod))
 
 
 def explain(
     policies: Sequence[CompiledPolicy], cluster: Cluster, pod: Pod, nodes: Sequence[str] = (), *, config: ChainConfig | None = None
 ) -> Explanation:
-    """Why the pod goes where it goes; prints as text. `nodes` are reported in full. Raises UnknownObject for a node that is not there."""
-    assembled = chain.assemble(policies, config)
-    return explaining.explain(assembled, cluster.state.snapshot(), _view(pod), PolicyCommentary(assembled), nodes)
+    """The explanation of a decision about a pod; prints as text.
+
+    `nodes` are reported in full. Raises UnknownObject for a node that does not exist.
+    """
+    assembled = _chain(policies, config)
+    return explaining.explain(assembled, _of(cluster).state.snapshot(), _view(pod), PolicyCommentary(assembled), nodes)
 
 
 def explain_group(policies: Sequence[CompiledPolicy], cluster: Cluster, group: str, *, config: ChainConfig | None = None) -> ExplainedGroup:
-    """Why the group `namespace/name` waits, or where its members would go; prints as text. Changes nothing.
+    """The explanation of the group `namespace/name`: what it waits for, or its members' nodes; prints as text. Changes nothing.
 
-    Raises UnknownObject for a group of which no pod is a member.
+    Raises UnknownObject for a group without members.
     """
-    assembled = chain.assemble(policies, config)
-    index = all_groups(assembled, cluster.state, cluster.pending)
+    assembled = _chain(policies, config)
+    index = all_groups(assembled, _of(cluster).state, cluster.pending)
     known_group(index, group)
     return explained_group(assembled, cluster.state, index, group, cluster.state.snapshot().now)
 
@@ -119,13 +123,13 @@ def place(
     sequential: bool = True,
     config: ChainConfig | None = None,
 ) -> DryRun:
-    """Where each of `pods` (by default the cluster's pending ones) goes, in queue order.
+    """The decisions about `pods` (by default the pending ones of the cluster), in queue order.
 
     With `sequential` every placement counts for the pods after it, and the cluster's state is left with all of them assumed.
     """
     waiting = _waiting(cluster, pods)
     mode = Mode.SEQUENTIAL if sequential else Mode.INDEPENDENT
-    return dry_run(chain.assemble(policies, config), cluster.state, waiting, mode=mode)
+    return dry_run(_chain(policies, config), cluster.state, waiting, mode=mode)
 
 
 @overload
@@ -168,12 +172,12 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     """The pods that `policies` place differently from `against`; `config` and `against_config` are the settings of each side.
 
     `pods` are by default the cluster's pending ones. Running pods that `replace` names (`all`, `namespace=…`, `selector=…`) are placed
-    anew. `by` are labels of nodes by which pods are counted on both sides; by default the zone. The cluster's state stays as it is.
+    again. `by` are labels of nodes by which pods are counted on both sides; by default the zone. The state of the cluster is not changed.
 
     With `log`, the decisions of a decision log are compared, each on the cluster as it was then: those of the profile `scheduler_name`, or
     all. `against` is then by default what the log has.
 
-    Raises UnknownObject for a label that no node has; UsageError for a word of `replace` that names no pod, a log that is not there, and
+    Raises UnknownObject for a label that no node has; UsageError for a word of `replace` that names no pod, a log that does not exist, and
     unless there is either a cluster or a log; BrokenLog where a log cannot be read on.
     """
     if log is not None:
@@ -184,7 +188,8 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     if cluster is None or against is None or scheduler_name is not None:
         raise UsageError("give against= and a cluster to compare on, or log=, and scheduler_name= with log= only")
     waiting = _waiting(cluster, pods)
-    chains = chain.assemble(against, against_config), chain.assemble(policies, config)
+    _lists(replace=replace, by=by)
+    chains = _chain(against, against_config), _chain(policies, config)
     return comparing.diff(*chains, cluster.state, waiting, replaced=replaced_pods(cluster.state, replace), labels=by)
 
 
@@ -204,13 +209,16 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
 
     `by` are labels of nodes to count by; `nodes` further nodes like the node `like` are supposed. At most `most` further pods of a workload
     are counted. With `changes`, the result says what one change each would add. Raises UsageError for no pods, and
-    for `nodes` without `like`; UnknownObject for a node, or a label of nodes, that is not there.
+    for `nodes` without `like`; UnknownObject for a node, or a label of nodes, that does not exist.
     """
+    _lists(by=by)
+    _at_least(0, nodes=nodes)
+    _at_least(1, most=most)
     if nodes and like is None:
         raise UsageError("nodes= is the number of nodes; like= is the node to copy")
     extra = NodesLike(model=like, count=nodes or 1) if like is not None else None
     waiting = _waiting(cluster, pods)
-    assembled = chain.assemble(policies, config)
+    assembled = _chain(policies, config)
     return counting.capacity(assembled, cluster.state, waiting, by=by, extra=extra, most=most, changes=changes)
 
 
@@ -225,19 +233,23 @@ def drain(  # noqa: PLR0913 — the keywords are independent choices
     pods: Sequence[Pod] = (),
     config: ChainConfig | None = None,
 ) -> Drain:
-    """Where the pods of these nodes would go if they were drained in this order, and which of them could not leave.
+    """The new nodes of the pods if these nodes were drained in this order, and the pods that could not leave.
 
     `force` and `delete_empty_dir_data` are kubectl's flags; with `remove` the nodes are removed at the end. `pods` are in the queue from
-    the beginning. The cluster's state is left as it is after the drain. Raises UnknownObject for a node that is not there.
+    the beginning. The state is left as it is after the drain. Raises UnknownObject for a node that does not exist; UsageError without any
+    node.
     """
+    _lists(nodes=nodes)
+    if not nodes:
+        raise UsageError("nodes= names no node to drain")
     return draining.drain(
-        chain.assemble(policies, config),
-        cluster.state,
+        _chain(policies, config),
+        _of(cluster).state,
         nodes,
         force=force,
         delete_empty_dir_data=delete_empty_dir_data,
         remove=remove,
-        waiting=[_view(pod) for pod in pods],
+        waiting=_views(pods),
     )
 
 
@@ -263,17 +275,25 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
     what one whole GPU takes, as quantities by resource. Only pods of `namespaces` move (without any all but those of kube-system) that are
     at least `min_age` seconds old, have no priority above `most_priority`, and name the scheduler `pods_of`, if one is given. Those of
     `pods` (by default the pending ones) that have a place get it first. The cluster's state is left as the plan leaves it.
-    Raises UsageError for an unknown goal, and a resource that no node offers; InvalidObject for a quantity that is none.
+    Raises UsageError for an unknown goal, a namespace without pods, a number out of its range, and a resource that no node offers;
+    InvalidObject for a quantity that is none.
     """
+    _lists(goals=goals, namespaces=namespaces)
+    _at_least(0, cost=cost, min_age=min_age)
+    _at_least(1, most_moves=most_moves, most_cordons=1 if most_cordons is None else most_cordons)
+    for name in namespaces_without_pods(namespaces, _of(cluster).objects.pods):
+        raise UsageError(f"namespaces={name}: the cluster has no pod there")
+    unit = {name: quantity.amount_at(name, str(amount)) for name, amount in (whole or {}).items()}
+    _at_least(1, **{f"whole {name}": amount for name, amount in unit.items()})
     plan_options = PlanOptions(
         goals=rebalancing.goals_named(goals),
         cost=cost,
         most_moves=most_moves,
         most_cordons=most_cordons,
-        unit={name: quantity.amount_at(name, amount) for name, amount in (whole or {}).items()},
+        unit=unit,
         limits=Limits(namespaces=frozenset(namespaces), min_age_seconds=min_age, most_priority=most_priority, scheduler=pods_of),
     )
-    return rebalancing.rebalance(chain.assemble(policies, config), cluster.state, plan_options, _waiting(cluster, pods))
+    return rebalancing.rebalance(_chain(policies, config), cluster.state, plan_options, _waiting(cluster, pods))
 
 
 def optimal(
@@ -286,11 +306,12 @@ def optimal(
 ) -> Optimal:
     """A placement of all of `pods` (by default the pending ones), running pods moved where needed, or the proof that there is none.
 
-    Searches for at most `seconds`; needs the extra `optimal`. Changes nothing.
+    Searches for at most `seconds`; needs the extra `optimal`. Changes nothing. Raises UsageError for `seconds` below 0.001.
     """
+    _at_least(0.001, seconds=seconds)
     waiting = _waiting(cluster, pods)
     now = cluster.state.snapshot().now
-    return solving.optimal(chain.assemble(policies, config), checkpoint_of(cluster.state), now, waiting, seconds)
+    return solving.optimal(_chain(policies, config), checkpoint_of(cluster.state), now, waiting, seconds)
 
 
 def tune(  # noqa: PLR0913 — the keywords are independent choices
@@ -314,12 +335,17 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
 
     Of several clusters and decision `logs` the objectives are means. `search` names params and weights, `NAME` or `NAME=LOW..HIGH`; without
     any, all are searched; with `kubernetes`, the weights of Kubernetes' scores too. Running pods that `replace` names (`all`,
-    `namespace=…`, `selector=…`) are placed anew; a `load` above 1 adds copies of some pods. A part of the nodes and pods, and the later
+    `namespace=…`, `selector=…`) are placed again; a `load` above 1 adds copies of some pods. A part of the nodes and pods, and the later
     part of each log, is held out of the search. With more than one of `jobs`, the trials run in processes, which import the main module of
-    the program; with `dask`, on the Dask cluster whose scheduler has this address. Raises UsageError for a log that cannot be read, and
-    where there is nothing to search on.
+    the program; with `dask`, on the Dask cluster whose scheduler has this address. Raises UsageError for a log that cannot be read, a
+    number out of its range, and where there is nothing to search on, or for.
     """
-    clusters = [cluster] if isinstance(cluster, Cluster) else cluster
+    _lists(objectives=objectives, logs=logs, search=search, replace=replace)
+    _at_least(1, trials=trials, jobs=jobs, load=load)
+    _at_least(0, held_out=held_out, seed=seed)
+    if held_out >= 1 or not objectives:
+        raise UsageError(f"held_out={held_out}: expected less than 1" if objectives else "objectives= names nothing to make small")
+    clusters = [cluster] if isinstance(cluster, Cluster) else [_of(each) for each in cluster]
     titles = ["cluster"] if len(clusters) == 1 else [f"cluster {number}" for number in range(1, len(clusters) + 1)]
     given: list[Workload] = [
         workloads.waiting(title, each.state, each.pending, config) for title, each in zip(titles, clusters, strict=True)
@@ -327,18 +353,63 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
     given += [workloads.recorded(str(path))[0] for path in logs]
     if not given:
         raise UsageError("there is nothing to search on; give a cluster or a decision log")
-    searched, kept = workloads.parted([workloads.prepared(each, replace, load, seed) for each in given], held_out, seed)
-    numbers = knobs.chosen(knobs.found(policies, chain.assemble(policies, config), kubernetes=kubernetes), search, policies)
+    searched, kept = workloads.split([workloads.prepared(each, replace, load, seed) for each in given], held_out, seed)
+    numbers = knobs.chosen(knobs.found(policies, _chain(policies, config), kubernetes=kubernetes), search, policies)
     goals = [objective(text) for text in objectives]
     where = partial(processes, jobs=jobs) if dask is None else partial(on_dask, address=dask)
     return tuned(policies, numbers, goals, searched, kept, where, most=trials, seed=seed)
 
 
+def _chain(policies: Sequence[CompiledPolicy], config: ChainConfig | None = None) -> chain.Chain:
+    """The chain of policies; UsageError for anything but compiled policies."""
+    if not isinstance(policies, Sequence) or not all(isinstance(policy, CompiledPolicy) for policy in policies):
+        raise UsageError(f"policies: expected what load_policies returns, not {_named(policies)}")
+    return chain.assemble(policies, config)
+
+
+def _of(cluster: Cluster) -> Cluster:
+    """The cluster; UsageError for anything else."""
+    if not isinstance(cluster, Cluster):
+        raise UsageError(f"cluster: expected what load_snapshot returns, not {_named(cluster)}")
+    return cluster
+
+
+def _lists(**given: object) -> None:
+    """Raises UsageError for a text in place of a list of texts, whose letters would be taken for them."""
+    for name, value in given.items():
+        if isinstance(value, str | Path):
+            raise UsageError(f"{name}: expected a list, such as [{str(value)!r}], not {_named(value)}")
+
+
+def _at_least(least: float, **given: float) -> None:
+    """Raises UsageError for a number below `least`, one that is not finite, and anything but a number."""
+    for name, value in given.items():
+        if not isinstance(value, int | float) or not least <= value < math.inf:
+            raise UsageError(f"{name}={value!r}: expected a number of at least {least}")
+
+
+def _named(value: object) -> str:
+    return f"{type(value).__name__} {value!r}" if isinstance(value, str | Path) else type(value).__name__
+
+
 def _waiting(cluster: Cluster, pods: Sequence[Pod] | None) -> Sequence[PodView]:
     """The pods that a question is about: those given, or the pending ones of the cluster."""
-    return cluster.pending if pods is None else [_view(pod) for pod in pods]
+    found = _of(cluster)
+    return found.pending if pods is None else _views(pods)
+
+
+def _views(pods: Sequence[Pod]) -> list[PodView]:
+    """The views of pods; UsageError for anything but a list of them."""
+    if isinstance(pods, Mapping | str | PodView | Path):
+        raise UsageError(f"pods: expected a list of pods, not {_named(pods)}; load_snapshot(…, pods=[FILE]) reads them from files")
+    return [_view(pod) for pod in pods]
 
 
 def _view(pod: Pod) -> PodView:
-    """The view of a pod; a mapping is read as a manifest."""
-    return pod if isinstance(pod, PodView) else PodView(decode.convert(dict(pod), objects.Pod))
+    """The view of a pod; a mapping is read as a manifest. UsageError for one of another kind, and for anything else."""
+    if isinstance(pod, PodView):
+        return pod
+    kind = pod.get("kind", "Pod") if isinstance(pod, Mapping) else type(pod).__name__
+    if not isinstance(pod, Mapping) or kind != "Pod":
+        raise UsageError(f"expected a pod, not {kind}; load_snapshot(…, pods=[FILE]) reads workloads")
+    return PodView(decode.convert(dict(pod), objects.Pod))

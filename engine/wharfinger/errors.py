@@ -34,7 +34,7 @@ class StaleSnapshot(WharfingerError):
 
 
 class UnknownObject(WharfingerError):
-    """A name that is not there."""
+    """A name that does not exist."""
 
     exit_code = 2
 

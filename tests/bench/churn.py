@@ -1,4 +1,4 @@
-"""Whether memory stays flat while everything changes: `python -m tests.bench.churn [MINUTES [NODES]]`.
+"""Measures memory while everything changes: `python -m tests.bench.churn [MINUTES [NODES]]`.
 
 A scheduler on a cluster in memory, with a clock that is moved by hand: policies are replaced, annotations, taints and labels of nodes
 change, nodes and pods come and go, pods wait and are looked into as a preview would. Every simulated minute what is kept is counted;
@@ -63,7 +63,7 @@ def arrival(number: int, moment: int) -> objects.Pod:
 
 
 def counts(world: Running) -> dict[str, int]:
-    """How much is kept, by what."""
+    """The size of what is kept, by name."""
     tables = world.scheduler.state._tables
     gc.collect()
     return {

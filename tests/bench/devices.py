@@ -142,7 +142,7 @@ def longest_step(n_nodes: int, wanted: Mapping[str, object]) -> tuple[int, float
     state.put(claim_of("p", wanted))
     pod, taken = pending("p", claims=True), []
     began = time.process_time()
-    for _ in decider.ahead(state.snapshot, pod):
+    for _ in decider.precompute(state.snapshot, pod):
         now = time.process_time()
         taken.append(now - began)
         began = now

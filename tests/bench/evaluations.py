@@ -1,4 +1,4 @@
-"""How fast `POST /evaluate` answers while pods are scheduled, and what it costs these: `python -m tests.bench.evaluations [WINDOWS]`.
+"""Measures `POST /evaluate` while pods are scheduled, and the slow-down of these: `python -m tests.bench.evaluations [WINDOWS]`.
 
 5,000 nodes with 50,000 pods in memory, 200 pods a second, and a process that requests over HTTP where a pod would go: half of the pods fit,
 half fit on no node. Windows with questions and without take turns, so that whatever else the machine does concerns both. Printed are the

@@ -311,7 +311,7 @@ def _near(case: Case, model: cp_model.CpModel, x: dict, nodes: list[CaseNode], n
 
 
 def _spread(case: Case, model: cp_model.CpModel, x: dict, nodes: list[CaseNode], each: CaseClass) -> None:
-    """In the end no domain that got a member has more than the emptiest eligible domain and the skew."""
+    """Checks that in the end no domain that got a member has more than the emptiest eligible domain and the skew."""
     key, skew = each.spread or ("", 0)
     eligible = _inside([node for node in case.nodes if node.ssd or not each.ssd], key)
     inside = _inside(nodes, key)

@@ -1,4 +1,4 @@
-"""What the search for a place of a group finds, and how long it takes: `python -m tests.bench.groups [random|large] [number of cases]`.
+"""Measures the search for the place of a group, its results and its time: `python -m tests.bench.groups [random|large] [number of cases]`.
 
 `random`: groups of 2 to 64 members on 8 to 64 nodes, with the answers of CP-SAT. `large`: groups of hundreds at 5,000 nodes.
 """

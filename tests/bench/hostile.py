@@ -1,4 +1,4 @@
-"""What hostile texts cost: `python -m tests.bench.hostile [WORD…]` checks, compiles and decides with each text whose name has a word in it.
+"""Measures hostile texts: `python -m tests.bench.hostile [WORD…]` checks, compiles and decides with each text whose name has a word in it.
 
 Each text is checked and compiled in a separate process, which gives its seconds and its memory. The accepted ones then decide about pods on
 a cluster of 1,000 nodes and 10,000 placed pods, in another process. Seconds are those of the processor. The slowest ones are printed, and

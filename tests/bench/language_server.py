@@ -1,4 +1,4 @@
-"""How long `wharf lsp` takes to answer while a policy is typed: `python -m tests.bench.language_server`.
+"""Measures the answers of `wharf lsp` while a policy is typed: `python -m tests.bench.language_server`.
 
 A client starts the server, opens a policy of 500 lines, and types a rule, a test and a declaration into it letter by letter: at the
 beginning, in the middle and at the end. After each letter it sends the text and asks one question, so that each answer pays for what the

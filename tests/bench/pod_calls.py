@@ -1,4 +1,4 @@
-"""How many functions are called for a pod until it is bound and its event is written, without an API server.
+"""Counts the function calls for a pod until it is bound and its event is written, without an API server.
 
     python -m tests.bench.pod_calls --pods 2000 --gang 4
 

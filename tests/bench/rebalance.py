@@ -1,4 +1,4 @@
-"""What `wharf rebalance` frees per moved pod: `python -m tests.bench.rebalance [whole|cuts]`.
+"""Measures what `wharf rebalance` frees per moved pod: `python -m tests.bench.rebalance [whole|cuts]`.
 
 `whole`: the OpenB trace is placed, pods leave at random, and the nodes and GPUs that a plan frees are counted. `cuts`: some nodes of that
 cluster alone, with the optimum of CP-SAT for any moves.

@@ -1,4 +1,4 @@
-"""How long 200 policies take to reload, and the longest gap between two cycles meanwhile: `python -m tests.bench.reload_gap`.
+"""Measures the reload of 200 policies, and the longest gap between two cycles meanwhile: `python -m tests.bench.reload_gap`.
 
 Pods come without end to a scheduler on a cluster in memory, all policies of a set are replaced at once, and the moments at which decisions
 begin are kept. For comparison the same is measured while nothing is reloaded.

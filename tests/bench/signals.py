@@ -1,4 +1,4 @@
-"""What signals cost: decisions that read them, and refreshing them next to the scheduler's loop.
+"""Measures signals: decisions that read them, and refreshing them next to the scheduler's loop.
 
 `python -m tests.bench.signals` prints both; tests hold the ratio and the pause.
 """
@@ -23,7 +23,7 @@ from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.types import Kind
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.signals.fair_queue import Asker, Workers
+from wharfinger.signals.fair_queue import Requester, Workers
 from wharfinger.signals.mapping import Mapped, NodeNames, in_turn, mapped
 from wharfinger.signals.prometheus import vector
 from wharfinger.signals.query import Query
@@ -105,7 +105,7 @@ class Refreshed:
 
 
 async def refresh(state: ClusterState, queries: int = QUERIES) -> Refreshed:
-    """What one round costs: answers of 5,000 series each are decoded, mapped and published, three at a time, next to a busy loop."""
+    """The cost of one round: answers of 5,000 series each are decoded, mapped and published, three at a time, next to a busy loop."""
     names = list(state.snapshot().names)
     answers = [answer(names, index) for index in range(queries)]
     workers = Workers("bench", 6, time.monotonic)  # of which one asker has three
@@ -118,7 +118,7 @@ async def refresh(state: ClusterState, queries: int = QUERIES) -> Refreshed:
     async def one(index: int) -> None:
         query = Query(key=f"q{index}", kind=Kind.PERCENT, source="prometheus", text="q", refresh=15.0, server="default", node="instance")
         nodes = NodeNames(*state.nodes_listed())
-        found = await workers.run(partial(_worked_on, answers[index], query, nodes), Asker("bench"))
+        found = await workers.run(partial(_worked_on, answers[index], query, nodes), Requester("bench"))
         state.put_metric(query.key, found.column, found.samples, found.layout)
 
     await asyncio.gather(*(one(index) for index in range(queries)))
@@ -142,7 +142,7 @@ async def _tick(pauses: list[float]) -> None:
 
 
 def answer(names: list[str], index: int) -> bytes:
-    """What Prometheus answers about these nodes, with as many labels as node-exporter's series usually have."""
+    """The answer of Prometheus about these nodes, with as many labels as node-exporter's series usually have."""
     result = [
         {
             "metric": {"instance": f"{name}:9100", "job": "node-exporter", "cluster": "production"},

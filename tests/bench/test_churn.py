@@ -1,4 +1,4 @@
-"""Nothing piles up while policies, nodes, annotations and pods change all the time."""
+"""No memory accumulates while policies, nodes, annotations and pods change all the time."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What signals may cost, in CPU time, which other work on the machine changes little."""
+"""The CPU time that signals may cost, which other work on the machine changes little."""
 
 from tests.bench import signals
 from wharfinger.simulate import workloads

@@ -29,7 +29,7 @@ CLASS = {"metadata": {"name": "disks"}, "provisioner": DRIVER, "volumeBindingMod
 def cluster(n_nodes: int, running: int) -> ClusterState:
     """The nodes with their drivers, and the running pods with their volumes."""
     state = ClusterState(now=1_800_000_000.0)
-    for plugin in assemble().working_ahead:
+    for plugin in assemble().precomputing:
         plugin.follow(state.objects)
     state.put(decode.convert(CLASS, objects.StorageClass))
     for number in range(n_nodes):
@@ -75,7 +75,7 @@ def measured(state: ClusterState, n_pods: int, *, claimed: bool) -> tuple[int, f
         if claimed:
             state.put(claim(name))
         asking, began = PodView(pod(name, claimed=claimed)), time.process_time()
-        for _ in decider.ahead(state.snapshot, asking):
+        for _ in decider.precompute(state.snapshot, asking):
             steps.append(1000 * (time.process_time() - began))
             began = time.process_time()
         decision = decider.decide(state.snapshot(), asking)

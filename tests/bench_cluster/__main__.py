@@ -34,7 +34,7 @@ NAMES = [workload.name for workload in WORKLOADS]
 
 
 def arguments() -> argparse.Namespace:
-    """What to measure."""
+    """The parsed command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench_cluster", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="WORKLOAD", help=f"some of: {' '.join(NAMES)}")
     parser.add_argument("--scale", type=float, default=1.0, help="nodes and pods, times this")

@@ -2,7 +2,7 @@
 
 It watches the bound pods of one scheduler from a resourceVersion on, so each binding is one event, of metadata alone; and it is a separate
 process, so that reading them disturbs neither the scheduler nor the creator of pods. The API server closes watches that fall behind by some
-twenty events, which on a machine this busy is every other moment; the next one goes on where that ended. Ends with the last of COUNT
+twenty events, which on a machine this busy is every other moment; the next one continues where that ended. Ends with the last of COUNT
 bindings, or at SIGTERM, and writes {pod name: seconds, monotonic} into FILE. Arguments: PORT CERTIFICATE VERSION SCHEDULER COUNT FILE.
 """
 

@@ -104,14 +104,14 @@ def with_defaults(cluster: ControlPlane, pod: Manifest) -> Manifest:
 
 
 class Took(NamedTuple):
-    """How long a process took, in seconds."""
+    """The duration of a process, in seconds."""
 
     cpu: float
     wall: float
 
 
 def timed(*command: object) -> tuple[str, Took]:
-    """What a command prints, and how long it took."""
+    """The output of a command, and its duration."""
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if done.returncode:

@@ -52,7 +52,7 @@ def _start(product: str, cluster: ControlPlane, _groups: bool) -> Program:
 
 
 def cpu_seconds(program: Program) -> float:
-    """What the process has used so far, in user and kernel mode."""
+    """The CPU seconds of the process so far, in user and kernel mode."""
     fields = Path(f"/proc/{program.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 

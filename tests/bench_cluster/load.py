@@ -78,7 +78,7 @@ class Load:
 
 
 def _turns(per_second: float | None) -> Iterator[float]:
-    """How long to wait until the next request is due."""
+    """The seconds until the next request is due."""
     began = time.monotonic()
     for turn in count():
         yield 0.0 if per_second is None else began + turn / per_second - time.monotonic()

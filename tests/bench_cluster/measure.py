@@ -38,7 +38,7 @@ QUIET = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What was seen.
+    """The measurements of a run.
 
     `rate`: pods/s from the first to the last binding; latencies in seconds from the creation of a pod to its binding. `cpu_seconds` are
     those of the scheduler until its events are written; until the last binding it had used `burst_cpu_seconds`, and the API server with
@@ -120,7 +120,7 @@ class Bench:
         scheduler = contender.start(self._cluster, workload.gang > 0)
         bound = self._bindings_seen(watch, file, scheduler)
         used: dict[str, Any] = {"burst_cpu_seconds": cpu_seconds(scheduler), "server_cpu_seconds": self._server_cpu() - served}
-        self._settle(scheduler)
+        self._wait_until_idle(scheduler)
         run = self._run(workload, contender, scheduler, bound, cpu=cpu_seconds(scheduler), events=self._events() - events)
         return replace(run, first=min(bound.values()) - started if bound else None, **used)
 
@@ -132,7 +132,7 @@ class Bench:
         watch, file = self._watch(contender.answers_to, workload.pods)
         sent = self._load.send(pods, per_second=workload.pace)
         bound = self._bindings_seen(watch, file, scheduler)
-        self._settle(scheduler)
+        self._wait_until_idle(scheduler)
         waits = sorted(bound[name] - sent[name] for name in bound)
         return self._run(
             workload, contender, scheduler, bound, cpu=cpu_seconds(scheduler) - before, events=self._events() - events, waits=waits
@@ -218,7 +218,7 @@ class Bench:
         return cpu_seconds(self._cluster.api_server) + cpu_seconds(self._cluster.etcd)
 
     def _events(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         answer = self._cluster.api.request("GET", "/apis/events.k8s.io/v1/namespaces/default/events?limit=1")
         return len(answer["items"]) + answer["metadata"].get("remainingItemCount", 0)
 
@@ -229,7 +229,7 @@ class Bench:
         watch, file = self._watch(contender.answers_to, 1)
         self._cluster.api.create(objects.pod("first", scheduler=contender.answers_to))
         self._bindings_seen(watch, file, scheduler)
-        self._settle(scheduler)
+        self._wait_until_idle(scheduler)
 
     def _watch(self, scheduler: str, count: int) -> tuple[Program, Path]:
         """A process that watches the bindings from now on, and where it will say what it saw."""
@@ -248,7 +248,7 @@ class Bench:
 
     @staticmethod
     def _bindings_seen(watch: Program, file: Path, scheduler: Program | None = None) -> dict[str, float]:
-        """What a watch has seen when it has ended, or the scheduler or the patience has."""
+        """The bindings that a watch has seen at its end, at the end of the scheduler, or at the timeout."""
         deadline = time.monotonic() + LONGEST
         while watch.running and time.monotonic() < deadline and (scheduler is None or scheduler.running):
             time.sleep(0.05)
@@ -261,7 +261,7 @@ class Bench:
         return bound
 
     @staticmethod
-    def _settle(scheduler: Program, within: float = 60.0) -> None:
+    def _wait_until_idle(scheduler: Program, within: float = 60.0) -> None:
         """Return when the scheduler has written its events and does nothing any more."""
         deadline = time.monotonic() + within
         used, quiet = cpu_seconds(scheduler), 0

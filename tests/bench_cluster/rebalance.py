@@ -48,7 +48,7 @@ WHOLE = "whole"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """What a cluster has free."""
+    """The free amounts of a cluster."""
 
     nodes: int
     gpus: int
@@ -56,7 +56,7 @@ class Worth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
-    """What a program has freed, with how many moves, and the pods that are left without a node."""
+    """The amounts that a program has freed, its moves, and the pods that are left without a node."""
 
     name: str
     nodes: int
@@ -114,7 +114,7 @@ class Bench:
         self._load.send(self._load.request("POST", NAMES[kind], each["metadata"]["name"], each) for each in made)
 
     def after(self, name: str, before: Worth, act: Callable[[], object]) -> Freed:
-        """What is freed by something that evicts pods."""
+        """The amounts that are freed by a program that evicts pods."""
         known = self._uids()
         act()
         self.wait_until_idle()

@@ -1,4 +1,4 @@
-"""What was measured, as tables of Markdown, and the goals that were missed."""
+"""The measurements as tables of Markdown, and the goals that were missed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Table:
         bare = self.median(BARE, BARE, "rate")
         if bare is not None:
             yield from ("", f"Binds and nothing else: {bare:,.0f} a second{''.join(self._shares(measured, bare))}.")
-        yield from (line for workload in measured for line in self._telling(workload))
+        yield from (line for workload in measured for line in self._observability_cost(workload))
         missed = [f"- {miss}" for workload in measured for miss in self._missed(workload)]
         if {KUBE_SCHEDULER, WHARFINGER} <= {run.contender for run in self.done}:
             yield from ("", "Missed goals:", *missed) if missed else ("", "All goals reached.")
@@ -53,8 +53,8 @@ class Table:
         ours, theirs = (self.median(workload.name, name, what) for name in (WHARFINGER, KUBE_SCHEDULER))
         return None if ours is None or not theirs else ours / theirs
 
-    def _telling(self, workload: Workload) -> Iterator[str]:
-        """What metrics, logs and kept decisions cost, if it was measured."""
+    def _observability_cost(self, workload: Workload) -> Iterator[str]:
+        """The cost of metrics, logs and kept decisions, if it was measured."""
         shares = []
         for what, words in (("rate", "pods/s"), ("burst_cpu_seconds", "CPU until the last binding"), ("cpu_seconds", "CPU in all")):
             with_it, without = (self.median(workload.name, name, what) for name in (WHARFINGER, UNOBSERVED))

@@ -1,4 +1,4 @@
-"""What is measured: clusters, pods and the goal of each."""
+"""The measured workloads: clusters, pods and the goal of each."""
 
 from __future__ import annotations
 

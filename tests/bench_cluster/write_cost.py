@@ -1,4 +1,4 @@
-"""What a binding and an event cost the API server and etcd, in CPU.
+"""The CPU that a binding and an event cost the API server and etcd.
 
     python -m tests.bench_cluster.write_cost --rounds 20
 

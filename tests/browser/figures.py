@@ -1,4 +1,4 @@
-"""What the live page costs: `python -m tests.browser.figures` prints the first paint, and the memory of a client.
+"""Measures the live page: `python -m tests.browser.figures` prints the first paint, and the memory of a client.
 
 The first paint is the browser's own: milliseconds from the start of the visit until the map is drawn. Memory is what Python has allocated
 more, at most, while a page is open for some seconds, the browser's driver included.
@@ -31,7 +31,7 @@ def painted(browser: Browser, url: str) -> float:
 
 
 def megabytes(browser: Browser, url: str) -> float:
-    """What is allocated more, at most, while a page is open."""
+    """The peak of memory allocated while a page is open, in MB."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

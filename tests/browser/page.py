@@ -98,11 +98,11 @@ class SchedulerPage:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         return f"{self._server.url}/ui"
 
     def ask(self, question: Callable[[SchedulerPage], T]) -> T:
-        """What a question is answered on the event loop that schedules."""
+        """The answer to a question, evaluated on the event loop that schedules."""
 
         async def ask() -> T:
             return question(self)

@@ -2,11 +2,11 @@
 
 import re
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from msgspec.structs import replace
 
 from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
 from tests.cluster.waiting import eventually
@@ -43,7 +43,7 @@ def wait_text(tab, selector, text):
 
 
 def held(tab):
-    """What has the keyboard, in short."""
+    """A short description of the element with the focus."""
     return tab.evaluate(
         "(({ id, innerText, tagName }) => id || innerText?.split(String.fromCharCode(10))[0] || tagName)(document.activeElement)"
     )
@@ -459,7 +459,7 @@ def test_nodes_open_with_what_is_on_them(scheduler, visit):
 
 
 def fits_without_findings(tab, width):
-    """Nothing is wider than the screen, and axe finds nothing serious."""
+    """Asserts that nothing is wider than the screen, and that axe finds nothing serious."""
     serious = [each for each in Axe().run(tab).response["violations"] if each["impact"] in {"serious", "critical"}]
     assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious] == []
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
@@ -611,7 +611,7 @@ def test_the_whole_page_is_used_by_keyboard(scheduler, visit):
         tab_to(tab, button)
         tab.keyboard.press("Enter")
         wait_text(tab, "#detail", opened)
-        time.sleep(1.5)  # the panels are drawn anew meanwhile, and with them the button that the dialog was opened from
+        time.sleep(1.5)  # the panels are drawn again meanwhile, and with them the button that the dialog was opened from
         tab.keyboard.press("Escape")
         assert held(tab) == button
         assert tab.evaluate("(s) => document.querySelector(s).contains(document.activeElement)", section)

@@ -73,7 +73,7 @@ class Api:
         self._idle: deque[http.client.HTTPSConnection] = deque()
 
     def close(self) -> None:
-        """Closes the connections; the next request opens one anew."""
+        """Closes the connections; the next request opens one again."""
         while self._idle:
             self._idle.pop().close()
 
@@ -136,7 +136,7 @@ class Api:
             query["continue"] = more
 
     def any(self, kind: str) -> bool:
-        """Whether there is an object of a kind."""
+        """True if an object of a kind exists."""
         return bool(self.request("GET", f"{collection(kind, None)}?limit=1")["items"])
 
     def create(self, obj: dict[str, Any]) -> Any:

@@ -67,7 +67,7 @@ class Candidate:
         assert not self._thread.is_alive(), f"{self.identity} did not end"
 
     def stand_still(self, seconds: float) -> None:
-        """Nothing of it runs for so long, as when its process is stopped; returns at once."""
+        """Stops it for so long, as when its process is stopped; returns at once."""
         self._loop.call_soon_threadsafe(time.sleep, seconds)
 
     def when(self, what: str) -> float:
@@ -75,7 +75,7 @@ class Candidate:
         return max(at for at, said in self.reported if said == what)
 
     def times(self, what: str) -> int:
-        """How often that was reported."""
+        """The number of such reports."""
         return sum(said == what for _, said in self.reported)
 
     async def _main(self) -> None:

@@ -20,7 +20,7 @@ class HelmFailed(Exception):
 
 
 def helm(*arguments: object, folder: Path, kubeconfig: Path | None = None) -> str:
-    """What Helm prints. It keeps its files in `folder`. Raises HelmFailed."""
+    """The output of Helm. It keeps its files in `folder`. Raises HelmFailed."""
     homes = {f"HELM_{name}_HOME": str(folder / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
     access = {} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig)}
     command = [str(built("helm")), *map(str, arguments)]

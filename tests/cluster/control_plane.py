@@ -138,7 +138,7 @@ class ControlPlane:
         return revision
 
     def kubectl(self, *arguments: object, content: str | None = None) -> str:
-        """What the real kubectl prints; raises AssertionError with its message when it fails."""
+        """The output of the real kubectl; raises AssertionError with its message when it fails."""
         command = [str(build.program("kubectl")), f"--kubeconfig={self.kubeconfig}", *map(str, arguments)]
         done = subprocess.run(command, input=content, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, f"kubectl {' '.join(map(str, arguments))}: {done.stderr}"

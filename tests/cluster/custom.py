@@ -33,7 +33,7 @@ def wait_served(control_plane):
 
 
 def established(control_plane):
-    """Of each of our definitions whether the API server has taken it up."""
+    """True for each of our definitions that the API server has established."""
     for item in control_plane.api.request("GET", DEFINITIONS)["items"]:
         if item["spec"]["group"] == GROUP:
             conditions = {each["type"]: each["status"] for each in item["status"].get("conditions") or ()}

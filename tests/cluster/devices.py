@@ -65,7 +65,7 @@ def pod(name: str, *, claim_name: str = "", **alike: Any) -> dict[str, Any]:
 
 
 def held(api: Api) -> Counter[tuple[str, str]]:
-    """How many claims hold each device, by pool and name."""
+    """The number of claims that hold each device, by pool and name."""
     allocated = (each["status"]["allocation"] for each in api.list("ResourceClaim") if each.get("status", {}).get("allocation"))
     return Counter((result["pool"], result["device"]) for allocation in allocated for result in allocation["devices"]["results"])
 

@@ -6,10 +6,11 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from unittest.mock import Mock
+
+from msgspec.structs import replace
 
 from tests.cluster.waiting import PATIENCE
 from tests.observed import subscribed
@@ -73,11 +74,11 @@ class LiveScheduler:
         return self._ask(lambda pods: [placement.pod.key for placement in pods if placement.assumed])
 
     def placed(self) -> int:
-        """How many pods it has seen bound."""
+        """The number of pods that it has seen bound."""
         return self._ask(lambda pods: sum(not placement.assumed for placement in pods))
 
     def running(self) -> int:
-        """How many pods it has seen running: only then it knows since when."""
+        """The number of pods that it has seen running: only then it knows since when."""
         return self._ask(lambda pods: sum(placement.pod.object.status.phase == "Running" for placement in pods))
 
     def waiting(self) -> dict[str, str]:
@@ -88,7 +89,7 @@ class LiveScheduler:
         return self.ask(lambda scheduler: question(scheduler.state._tables.pods.by_uid.values()))
 
     def ask(self, question: Callable[[Scheduler], T]) -> T:
-        """What a question to the scheduler is answered, between two things that it does."""
+        """The answer of the scheduler to a question, between two of its steps."""
 
         async def ask() -> T:
             return question(self._scheduler)

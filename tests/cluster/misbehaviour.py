@@ -1,4 +1,4 @@
-"""What a proxy can do to a request, and to which."""
+"""Faults that a proxy can inject, and the requests that get them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Hold:
         assert self._caught.wait(within), "no such request came"
 
     def let_go(self) -> None:
-        """The requests held go on, and no more are held."""
+        """The requests held continue, and no more are held."""
         self._over.set()
 
     async def wait(self) -> None:
@@ -78,7 +78,7 @@ class Fault:
     done: int = 0
 
     def strikes(self, method: str, path: str, watch: bool) -> bool:
-        """Whether it happens to this request; counts."""
+        """True if it happens to this request, which is counted."""
         if self.method not in (None, method) or self.watch not in (None, watch) or not self.path.search(path):
             return False
         self.met += 1

@@ -39,7 +39,7 @@ def node(i: int) -> dict[str, Any]:
 
 
 def setting() -> Iterator[dict[str, Any]]:
-    """What pods refer to: priority classes, namespaces, a service that spreads its pods by default."""
+    """The objects that pods refer to: priority classes, namespaces, a service that spreads its pods by default."""
     for name, value in PRIORITIES.items():
         yield {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
     for name in ("shop", "lab"):
@@ -81,7 +81,7 @@ def _apart(draw: random.Random) -> dict[str, Any]:
     return {"labels": {"app": app}, "affinity": {"podAntiAffinity": {_REQUIRED: [_term(app)]}}}
 
 
-def _beside(draw: random.Random) -> dict[str, Any]:
+def _with_affinity(draw: random.Random) -> dict[str, Any]:
     term = {**_term("plain"), "namespaceSelector": {"matchLabels": {"tier": "shop"}}}
     weighted = {"weight": draw.choice((20, 80)), "podAffinityTerm": term}
     side = draw.choice(("podAffinity", "podAntiAffinity"))
@@ -105,7 +105,7 @@ def _hopeless(draw: random.Random) -> dict[str, Any]:
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-KINDS = (_plain, _plain, _team, _team, _spread, _apart, _beside, _chosen, _tolerant, _hopeless)
+KINDS = (_plain, _plain, _team, _team, _spread, _apart, _with_affinity, _chosen, _tolerant, _hopeless)
 
 
 def _app(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the roles of deploy/ grant, and what requests need, as (verb, group, resource)."""
+"""The permissions that the roles of deploy/ grant and that requests need, as (verb, group, resource)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def granted(rules):
 
 
 def needed(exchange: Exchange):
-    """What a request needs: nothing for a path that is no resource. Applying what was not there creates it."""
+    """The permissions that a request needs: none for a path that is no resource. Applying what was not there creates it."""
     parts = exchange.path.strip("/").split("/")
     if parts[0] not in {"api", "apis"} or len(parts) < 3:
         return []
@@ -46,7 +46,7 @@ def needed(exchange: Exchange):
 
 
 def allowed(control_plane, grant, user=ACCOUNT, name=""):
-    """Whether the API server would let a user do that in the account's namespace."""
+    """True if the API server would let a user do that in the account's namespace."""
     verb, group, what = grant
     resource, _, sub = what.partition("/")
     attributes = {"verb": verb, "group": group, "resource": resource, "subresource": sub, "namespace": NAMESPACE, "name": name}

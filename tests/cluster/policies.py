@@ -62,5 +62,5 @@ def pools_by_revision(wharf, pools):
 
 
 def bound(api):
-    """How many pods are bound."""
+    """The number of bound pods."""
     return sum("nodeName" in pod["spec"] for pod in api.list("Pod"))

@@ -66,7 +66,7 @@ class WharfProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is alive."""
+        """True if the process is alive."""
         return self._program.running
 
     @property
@@ -115,7 +115,7 @@ class WharfProcess:
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def _whole_log(self) -> str:
-        """What is written but for a line that is being written."""
+        """The written lines, without one that is being written."""
         if not self._program.log.exists():
             return ""
         lines, end, _ = self._program.log.read_bytes().rpartition(b"\n")

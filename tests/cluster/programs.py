@@ -64,7 +64,7 @@ class Program:
 
     @property
     def running(self) -> bool:
-        """Whether the program is alive."""
+        """True if the program is alive."""
         return self._process is not None and self._process.poll() is None
 
     @property

@@ -39,7 +39,7 @@ scrape_configs:
 
 
 class Exporter:
-    """What each node is measured at. `down` has the groups whose targets do not answer.
+    """The measured value of each node. `down` has the groups whose targets do not answer.
 
     A node of two CPUs has been up for a day, and busy to the part in `busy` since then.
     """
@@ -142,7 +142,7 @@ class Prometheus:
         self._program.kill()
 
     def values(self, query: str) -> dict[str, float]:
-        """What it answers, by instance without its port."""
+        """The values of its answer, by instance without the port."""
         url = f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
         with urllib.request.urlopen(url, timeout=10) as answer:
             result = json.load(answer)["data"]["result"]

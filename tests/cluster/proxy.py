@@ -90,7 +90,7 @@ class Proxy:
         return fault
 
     def revoke(self, token: str) -> None:
-        """Requests that bear the token are refused from now on. Watches that have begun go on."""
+        """Requests that bear the token are refused from now on. Watches that have begun continue."""
         self.revoked = (*self.revoked, token)
 
     def clear(self) -> None:
@@ -111,7 +111,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._flowing.clear)
 
     def thaw(self) -> None:
-        """What was held back by `freeze` flows again."""
+        """Sends what `freeze` held back, and lets data through again."""
         self._loop.call_soon_threadsafe(self._flowing.set)
 
     def strand(self) -> None:
@@ -119,7 +119,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._strand)
 
     def count(self, test: Callable[[Exchange], bool]) -> int:
-        """How many of the requests seen are such."""
+        """The number of such requests that were seen."""
         return sum(map(test, tuple(self.seen)))
 
     # ── in the loop ──

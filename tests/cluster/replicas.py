@@ -45,7 +45,7 @@ class Replica(WharfProcess):
         return [exchange for exchange in tuple(self.proxy.seen) if BINDING.search(exchange.path)]
 
     def gave_back(self) -> bool:
-        """Whether the last that it wrote to the lease is that it has no holder."""
+        """True if its last write to the lease removed the holder."""
         written = [seen for seen in tuple(self.proxy.seen) if seen.method == "PUT" and "/leases/" in seen.path and seen.status == OK]
         return json.loads(written[-1].body)["spec"]["holderIdentity"] == ""
 

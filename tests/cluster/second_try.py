@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def known() -> dict[str, str]:
-    """What was seen of the tests that are known to be unsteady, by their names without parameters."""
+    """The notes about tests that are known to be unsteady, by their names without parameters."""
     lines = KNOWN.read_text().splitlines()
     reported = (line.split(maxsplit=1) for line in lines if line.strip() and not line.startswith("#"))
     return {name: "".join(seen) for name, *seen in reported}

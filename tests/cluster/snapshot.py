@@ -28,7 +28,7 @@ KINDS = {
 
 
 def listed(api: Api) -> bytes:
-    """What `kubectl get KINDS -A -o json` would print, in less time where there are many thousand objects."""
+    """The output of `kubectl get KINDS -A -o json`, in less time for many thousand objects."""
     items = [{"apiVersion": version, "kind": kind, **item} for kind, version in KINDS.items() for item in api.list(kind)]
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode()
 

@@ -1,7 +1,7 @@
-"""What must be true of a cluster after whatever has happened to its scheduler. One function checks it for all scenarios.
+"""The invariants of a cluster after any fault of its scheduler. One function checks them for all scenarios.
 
 Every pod is bound once, or pending for a reason that is true; no node carries more than it offers; the scheduler holds nothing back for
-a pod that is not there.
+a pod that does not exist.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def certificate(tmp_path):
 
 @pytest.fixture
 def webhook(defined, certificate):
-    """Makes the process with the webhook, and registers it as deploy/ does, but for where it is."""
+    """Makes the process with the webhook, and registers it as deploy/ does, except for where it is."""
     port = free_ports(1)[0]
     flags = (
         f"--admission-certificate={certificate[0]}",

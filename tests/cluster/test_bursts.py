@@ -93,7 +93,7 @@ def _megabytes():
 
 
 def rounds(control_plane, pods, n, placed, measure):
-    """What is measured after each of three rounds in which n pods come, all but a tenth find room, and all go."""
+    """The measurements after each of three rounds in which n pods come, all but a tenth find room, and all go."""
     control_plane.kwok.stop()  # they need not run
     for index in range(3):
         pods(n, prefix=f"round-{index}", scheduler=NAME, each=partial(_heavy, index), **SMALL)

@@ -27,7 +27,7 @@ def mixed(control_plane, nodes):
 
 
 def _reporters(api):
-    """Which instance reported that a pod of which scheduler is bound: (schedulerName, instance) pairs."""
+    """(schedulerName, instance) pairs: the instance that reported that a pod of the scheduler is bound."""
     of = {pod["metadata"]["uid"]: pod["spec"]["schedulerName"] for pod in api.list("Pod")}
     said = [event for event in api.list("Event") if event["reason"] == "Scheduled" and event["regarding"]["uid"] in of]
     return {(of[event["regarding"]["uid"]], event["reportingInstance"]) for event in said}

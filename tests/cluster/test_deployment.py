@@ -69,7 +69,7 @@ def wharf_of_deploy(control_plane, folder):
 
 
 def holds(wharf, code, last):
-    """Whether `wharf status` ends with that code, and its last line begins so; AssertionError otherwise."""
+    """True if `wharf status` ends with that code, and its last line begins so; AssertionError otherwise."""
     command = [Path(sys.executable).with_name("wharf"), "status", "--url", wharf.url]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == code, ran.stdout + ran.stderr

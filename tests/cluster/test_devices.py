@@ -1,5 +1,7 @@
 """Claims for devices on the real API server, with the controller that makes claims of templates; the driver is part of the test."""
 
+import json
+
 import pytest
 
 from tests.cluster import devices, objects
@@ -51,6 +53,29 @@ def test_each_pod_gets_a_device_of_its_own_and_those_of_pods_that_go_are_given_a
         sound(api, 12)
         eventually(lambda: not scheduler.assumed())
         assert scheduler.ask(lambda each: not list(each.state.objects.following(Allocations).all_in_flight()))
+
+
+def test_parameters_for_the_driver_may_be_nested_deeper_than_can_be_read(cluster, kubectl):
+    """Everybody who may create claims can write them: the API server takes 10,000 levels, and 10,240 bytes."""
+    api = cluster.api
+    deep = "[" * 5_000 + "]" * 5_000
+    claim = devices.claim("deep")
+    claim["spec"]["devices"]["config"] = [{"opaque": {"driver": devices.DRIVER, "parameters": {"a": "HERE"}}}]
+    text = json.dumps(claim).replace('"HERE"', deep)
+    kubectl("create", "-f", "-", content=text)
+    try:
+        with LiveScheduler(cluster.kubeconfig) as scheduler:  # which lists it
+            api.create(devices.pod("deep", claim_name="deep", scheduler=NAME))
+            wait_bound(api, 1)
+            kubectl("create", "-f", "-", content=text.replace('"name": "deep"', '"name": "deeper"'))  # which it watches
+            api.create(devices.pod("deeper", claim_name="deeper", scheduler=NAME))
+            wait_bound(api, 2)
+            assert not scheduler.complaints.counts
+    finally:  # the next test lists claims in Python, which is not made for such
+        api.delete_all("Pod", "default")
+        for name in kubectl("get", "resourceclaims", "-o", "name").split():
+            kubectl("patch", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+            kubectl("delete", name, "--ignore-not-found")
 
 
 def test_pods_that_share_a_claim_go_where_its_device_is(cluster):

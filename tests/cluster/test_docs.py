@@ -1,4 +1,4 @@
-"""What README.md and docs/ show on a cluster is run on one: commands print the output of the page."""
+"""The commands of README.md and docs/ that need a cluster are run on one, and print the output of the page."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Nothing is lost whatever breaks between the scheduler and the API server."""
+"""No pod is lost, whatever breaks between the scheduler and the API server."""
 
 import pytest
 

@@ -53,7 +53,7 @@ def racks_of(api):
 
 
 def bindings(*proxies):
-    """How often the API server reported a binding, by pod."""
+    """The number of bindings that the API server reported, by pod."""
     seen = [exchange for proxy in proxies for exchange in tuple(proxy.seen)]
     return Counter(exchange.path.split("/")[-2] for exchange in seen if BINDING.search(exchange.path) and exchange.status == CREATED)
 

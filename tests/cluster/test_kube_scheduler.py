@@ -80,7 +80,7 @@ def _placed(api, pod):
 
 
 def _replay(state, placed):
-    """How many of the choices left no alternative; fails at the first that is not among the best."""
+    """The number of choices without an alternative; fails at the first that is not among the best."""
     chain, single = assemble(), 0
     for pod, node in placed:
         ranking = decide(chain, state.snapshot(), pod).ranking(N_NODES)

@@ -25,7 +25,7 @@ def run(*command, **environment):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """What `make dist` leaves in its folder."""
+    """The files that `make dist` makes."""
     folder = tmp_path_factory.mktemp("dist")
     ran = run(sys.executable, ROOT / "deploy" / "dist.py", folder)
     assert (ran.returncode, sorted(ran.stdout.split())) == (0, sorted(map(str, folder.iterdir()))), ran.stderr

@@ -194,7 +194,7 @@ def _create(control_plane, spec):
 
 
 def _replaced(control_plane, spec):
-    """Whether the lease is that of a rival now; False where its holder was faster to make it anew."""
+    """True if the lease is that of a rival now; False if its holder made it again first."""
     control_plane.api.delete("Lease", "wharfinger", SPACE)
     try:
         _create(control_plane, spec)
@@ -204,7 +204,7 @@ def _replaced(control_plane, spec):
 
 
 def _written(proxy):
-    """What was written to the lease, and was answered."""
+    """The answered writes to the lease."""
     return [seen for seen in tuple(proxy.seen) if seen.method in {"PUT", "POST"} and "/leases" in seen.path and seen.status in {200, 201}]
 
 
@@ -214,7 +214,7 @@ def _renewals(proxy):
 
 
 def _looks(proxy):
-    """How often the lease was looked at before it was written."""
+    """The number of reads of the lease before it was written."""
     asked = [seen.method for seen in tuple(proxy.seen) if "/leases" in seen.path]
     return next(number for number, method in enumerate(asked) if method != "GET")
 

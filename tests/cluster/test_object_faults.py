@@ -1,4 +1,4 @@
-"""What other clients do to a pod or a node between the decision about it and its binding."""
+"""Changes by other clients to a pod or a node between the decision about it and its binding."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_a_pod_that_another_scheduler_binds_to_the_same_node_is_bound(control_pl
     eventually(lambda: not held.scheduler.waiting())
 
 
-def test_a_pod_made_anew_under_its_name_is_decided_about_anew(control_plane, held):
+def test_a_pod_made_anew_under_its_name_is_decided_about_again(control_plane, held):
     old = control_plane.api.get("Pod", "early")["metadata"]["uid"]
     control_plane.api.delete("Pod", "early")
     control_plane.api.create(objects.pod("early", scheduler=NAME, cpu="9"))  # more than a node has

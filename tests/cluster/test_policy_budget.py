@@ -1,4 +1,4 @@
-"""A policy that takes more of decisions than it may, on a real API server: its pods wait, with the reason, and all others go on."""
+"""A policy that takes more of decisions than it may, on a real API server: its pods wait, with the reason, and all others continue."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ LONGEST = "wharfinger_event_loop_longest_step_seconds"
 
 
 def bound(control_plane, team):
-    """How many pods of a team are bound."""
+    """The number of bound pods of a team."""
     return sum("nodeName" in pod["spec"] for pod in control_plane.api.list("Pod") if pod["metadata"]["labels"].get("team") == team)
 
 

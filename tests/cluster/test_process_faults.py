@@ -102,7 +102,7 @@ def test_while_the_api_server_is_away_no_state_is_reported_as_good(control_plane
 
         eventually(lambda: wharf.get("/readyz")[0] == 500)
         assert "[-]api-server failed: no answer for" in wharf.get("/readyz")[1]
-        assert wharf.get("/livez")[0] == 200, "starting it anew would not help"
+        assert wharf.get("/livez")[0] == 200, "starting it again would not help"
         code, out = output_of(wharf, "status")
         assert code == 1
         assert out.startswith("not ready: api-server: no answer for")

@@ -1,6 +1,7 @@
 """`wharf rebalance --apply` on a real API server keeps to budgets, survives a restart of the API server, and opens what it has cordoned."""
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import pytest
 from tests.cluster import objects
 from tests.cluster.live import NAME, LiveScheduler
 from tests.cluster.waiting import eventually, wait_bound
+from wharfinger.what_if.rebalance.carry_out import CORDONED_BY
 
 WHARF = Path(sys.executable).with_name("wharf")
 PODS = 6
@@ -189,3 +191,80 @@ def fullest(api):
     """The node where most pods are."""
     on = [pod["spec"].get("nodeName") for pod in api.list("Pod")]
     return max((name for name in on if name), key=on.count)
+
+
+def first_eviction(api):
+    """A condition that becomes true once one of the pods of now has left."""
+    before = {pod["metadata"]["uid"] for pod in api.list("Pod")}
+    return lambda: before - {pod["metadata"]["uid"] for pod in api.list("Pod")}
+
+
+def deleted_node(api):
+    api.delete("Node", next(name for name in sorted(used(api)) if name != fullest(api)))
+
+
+def new_budget(api):
+    api.create(budget("web", unavailable=0))
+
+
+def foreign_cordon(api):
+    api.patch("Node", fullest(api), {"spec": {"unschedulable": True}, "metadata": {"annotations": {CORDONED_BY: "another"}}})
+
+
+@pytest.mark.parametrize(
+    ("interfere", "said"),
+    [
+        (new_budget, "evicting default/web"),
+        (deleted_node, "carried out"),
+        (foreign_cordon, "no longer what was planned on"),
+    ],
+)
+def test_what_others_do_half_way_stops_it_with_a_report_and_open_nodes(control_plane, spread_out, interfere, said):
+    api = control_plane.api
+    left = first_eviction(api)
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME, "--patience=5s")
+    eventually(left)
+    interfere(api)
+    code, out, err = ended(running)
+    assert code in {0, 1}, out + err
+    assert said in err
+    assert "Traceback" not in err
+    assert all(name == fullest(api) for name in closed(api)) if interfere is foreign_cordon else closed(api) == set()
+
+
+def test_a_replacement_that_no_scheduler_places_stops_it(control_plane, nodes):
+    api = control_plane.api
+    nodes(3, cpu="8")
+    with LiveScheduler(control_plane.kubeconfig) as scheduler:
+        api.create(objects.deployment("web", PODS, scheduler=NAME, cpu="1"))
+        wait_bound(control_plane, PODS)
+        eventually(lambda: scheduler.running() == PODS)
+    code, out, err = ended(rebalance(control_plane, "--apply", "--pods-of", NAME, "--patience=5s"))
+    assert code == 1, out + err
+    assert "no replacement has a node after 5 s" in err
+    assert closed(api) == set()
+
+
+def test_an_interrupt_opens_the_nodes_and_a_second_run_ends_the_work(control_plane, spread_out):
+    api = control_plane.api
+    left = first_eviction(api)
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME)
+    eventually(left)
+    running.send_signal(signal.SIGINT)
+    code, out, err = ended(running)
+    assert code == 130, out + err
+    assert closed(api) == set()
+    wait_bound(control_plane, PODS)
+    code, out, err = ended(rebalance(control_plane, "--apply", "--pods-of", NAME))
+    assert code == 0, out + err
+    assert len(used(api)) == 1
+
+
+def test_two_at_the_same_time_leave_every_pod_placed_and_every_node_open(control_plane, spread_out):
+    api = control_plane.api
+    both = [rebalance(control_plane, "--apply", "--pods-of", NAME, "--patience=20s") for _ in range(2)]
+    results = [ended(running) for running in both]
+    assert {code for code, *_ in results} <= {0, 1, 2}, results
+    assert not any("Traceback" in err for *_, err in results), results
+    wait_bound(control_plane, PODS)
+    assert closed(api) == set()

@@ -27,7 +27,7 @@ def found(wharf, key):
 
 
 def said(wharf, key):
-    """What was found in the last text of a key."""
+    """The findings about the last text of a key."""
     return "; ".join(finding["message"] for finding in found(wharf, key)["diagnostics"])
 
 

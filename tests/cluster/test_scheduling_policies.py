@@ -82,7 +82,7 @@ def test_a_broken_edit_changes_nothing_and_says_where(defined, wharf):
 
 
 def rows(kubectl, kind):
-    """What kubectl prints of each object of a kind: what stands under STATUS, and the whole line with single spaces."""
+    """The lines of kubectl for the objects of a kind: the column STATUS, and the whole line with single spaces."""
     found = [line.split() for line in kubectl("get", kind, "-n", "default", "--no-headers").splitlines()]
     return {words[0]: (words[1], " ".join(words)) for words in found}
 

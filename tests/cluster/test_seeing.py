@@ -1,4 +1,4 @@
-"""What was decided and why, asked of a process on a real API server; and its decisions made again from its log."""
+"""Decisions and their explanations, requested from a process on a real API server, and replayed from its log."""
 
 import json
 import os

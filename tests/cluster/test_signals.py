@@ -156,7 +156,7 @@ def test_targets_that_are_down_take_their_nodes_out_and_too_many_the_rule(nodes,
         eventually(lambda: fresh(wharf) == 1.0)
         assert place("first", 20) <= set(down)
 
-        exporter.down = set(range(3))  # 30 % of the nodes: the others go on, the lost are average
+        exporter.down = set(range(3))  # 30 % of the nodes: the others continue, the lost are average
         eventually(lambda: fresh(wharf) == pytest.approx(0.7))
         assert suspended(wharf) == 0.0
         assert place("second", 20) <= set(up[:10])

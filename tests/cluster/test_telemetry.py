@@ -1,4 +1,4 @@
-"""What the process exports while it works on a real API server."""
+"""The metrics, logs and traces of the process on a real API server."""
 
 import json
 

@@ -54,7 +54,7 @@ def tenant(defined):
 
 
 def _is_there(defined, path, body):
-    """Whether an object is there to stay; it is made if it is not there. The namespace may still be going after the last test."""
+    """True if an object exists and is not being deleted; it is made if it does not exist. The namespace may still be terminating."""
     with suppress(Refused):
         defined.api.request("POST", path, body)
     try:

@@ -7,7 +7,7 @@ from tests.cluster.waiting import PATIENCE, eventually
 
 
 def watched(wharf, until):
-    """What is sent to who watches, until a text is in it."""
+    """The messages to a watching client, until one contains a text."""
     connection = http.client.HTTPConnection("127.0.0.1", wharf.port, timeout=PATIENCE)
     connection.request("GET", "/ui/events")
     answer = connection.getresponse()

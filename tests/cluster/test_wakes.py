@@ -85,7 +85,7 @@ def strangers(api):
     api.bind("db", "node-0000", namespace="strangers")
 
 
-# what is there before, what the pod asks for, what helps it
+# what is there before, what the pod requests, what helps it
 WAKES = {
     "a node is added": (full, {"cpu": "1"}, lambda api: api.create(objects.node("late"))),
     "a node grows": (

@@ -18,7 +18,7 @@ missed.
 
 
 def eventually(condition: Callable[[], T], *, within: float = PATIENCE, every: float = 0.1) -> T:
-    """What `condition` answers as soon as that is true; until then AssertionErrors of it are taken for "not yet".
+    """The first true result of `condition`; until then its AssertionErrors count as "not yet".
 
     Raises AssertionError when the time is over: the condition's own if it has raised one.
     """

@@ -42,7 +42,7 @@ class Batch:
         eventually(lambda: all(map(_has_its_volume, self._api.list("PersistentVolumeClaim"))))
         self._api.create_many(pod for one in self._scenarios for pod in one.pods.values() if "nodeName" in pod["spec"])
         self._create([pod for pod in one.pods.values() if "nodeName" not in pod["spec"]] for one in self._scenarios)
-        self._settle()
+        self._wait_until_idle()
         self._api.create_many(budget for one in self._scenarios for budget in one.budgets)
         eventually(self._budgets_are_known)
         for one in self._scenarios:
@@ -66,7 +66,7 @@ class Batch:
                 made = list(pool.map(lambda work: next(work, None), at_work))
             at_work = [work for work, pods in zip(at_work, made, strict=True) if pods is not None]
             self._create(pods for pods in made if pods)
-            self._settle()
+            self._wait_until_idle()
 
     def compare(self) -> None:
         """Add to each scenario what is not as it was predicted."""
@@ -97,7 +97,7 @@ class Batch:
         finally:
             self._scheduler.signal(signal.SIGCONT)
 
-    def _settle(self) -> None:
+    def _wait_until_idle(self) -> None:
         """Returns when the scheduler has nothing to do now and every pod with a node runs, and that lasts for a moment."""
 
         def rests() -> bool:

@@ -77,7 +77,7 @@ Plain = dict[str, Any]
 
 
 def setting(namespaces: Iterable[str]) -> Iterator[Plain]:
-    """What all scenarios refer to: priority classes, namespaces, and owners of pods that no controller of the testbed acts on."""
+    """Objects of all scenarios: priority classes, namespaces, and owners of pods that no controller of the testbed acts on."""
     for name, value in PRIORITIES.items():
         metadata = {"name": name}
         yield {
@@ -149,7 +149,7 @@ class Scenario:
             self.nodes.append(made)
         room = {node["metadata"]["name"]: int(node["status"]["allocatable"]["cpu"]) * 1000 for node in self.nodes}
         for i in range(draw.randint(5, 16)):
-            pod, millis = _pod(f"p{i}", self.namespace, self.seed, draw, owners)
+            pod, millis = _pod(f"p{i:02d}", self.namespace, self.seed, draw, owners)
             fits = [name for name, free in room.items() if free >= millis]
             if fits and draw.random() < self.running and "resourceClaims" not in pod["spec"]:
                 pod["spec"]["nodeName"] = draw.choice(fits)
@@ -178,7 +178,7 @@ class Scenario:
         raise NotImplementedError
 
     def work(self, api: Api) -> Iterator[Sequence[Plain]]:
-        """Do what was asked about: at each step yields pods to be created in this order, and goes on when the cluster has settled."""
+        """Do what was asked about: at each step yields pods to be created in this order, and continues when the cluster has settled."""
         raise NotImplementedError
 
     def compare(self, pods: Mapping[str, Plain]) -> None:
@@ -187,7 +187,7 @@ class Scenario:
 
     @property
     def answers(self) -> Counter[str]:
-        """How many pods were predicted what."""
+        """The number of pods for each predicted outcome."""
         raise NotImplementedError
 
     def _give_volume(self, pod: Plain, node: str, *, bound: bool) -> None:
@@ -198,10 +198,11 @@ class Scenario:
         pod["spec"]["volumes"] = [*volumes, {"name": "local", "persistentVolumeClaim": {"claimName": name}}]
 
     def _make_gang(self, draw: random.Random, members: Sequence[Plain], name: str) -> None:
-        """Make pods the members of a group, of which all or all but one must have a node."""
+        """Make pods the members of a group, of which all or all but one must have a node; all have the priority of the first."""
         self.others.append(objects.podgroup(name, max(len(members) - draw.randint(0, 1), 1), namespace=self.namespace))
+        alike = members[0]["spec"].get("priorityClassName")
         for pod in members:
-            pod["spec"]["schedulingGroup"] = {"podGroupName": name}
+            pod["spec"] |= {"schedulingGroup": {"podGroupName": name}, "priorityClassName": alike or ""}
 
     def _draw_budgets(self, draw: random.Random, *, likely: float, most: int) -> None:
         """Give some apps a PodDisruptionBudget."""
@@ -304,7 +305,7 @@ class DrainScenario(Scenario):
 
     @property
     def answers(self) -> Counter[str]:
-        """How many pods have which fate."""
+        """The number of pods with each fate."""
         assert self.predicted is not None
         return Counter(f"drain: {pod.fate.value}" for pod in self.predicted.pods)
 
@@ -355,7 +356,7 @@ class CapacityScenario(Scenario):
 
     @property
     def answers(self) -> Counter[str]:
-        """How many pods fit."""
+        """The number of pods that fit."""
         return Counter({"capacity: fits": self.predicted.total(), "capacity: does not fit": 1})
 
 
@@ -401,7 +402,7 @@ class GroupCapacityScenario(CapacityScenario):
 
     @property
     def answers(self) -> Counter[str]:
-        """How many gangs fit."""
+        """The number of gangs that fit."""
         return Counter({"gangs: fits": self.groups, "gangs: does not fit": 1})
 
 
@@ -418,11 +419,14 @@ class DiffScenario(Scenario):
         return 0.5
 
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
-        """Choose the objects. No claims are made of templates: a scheduler sees a pod before its claim, and tries others meanwhile."""
+        """Choose the objects. No claims are made from templates: a scheduler sees a pod before its claim, and tries others meanwhile."""
         Scenario.draw(self, draw, owners)
         for pod in self.pods.values():
             pod["spec"].pop("resourceClaims", None)
             pod["spec"]["containers"][0]["resources"].pop("claims", None)
+        waiting = [pod for pod in self.pods.values() if "nodeName" not in pod["spec"]]
+        if len(waiting) > 3:
+            self._make_gang(draw, draw.sample(waiting, draw.randint(2, 4)), "gang")
 
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
         """Compare the policies."""
@@ -463,7 +467,7 @@ class DiffScenario(Scenario):
 
     @property
     def answers(self) -> Counter[str]:
-        """How many pods change."""
+        """The number of pods that change."""
         assert self.predicted is not None
         return Counter({"diff: changes": len(self.predicted.changes), "diff: same": self.predicted.pods - len(self.predicted.changes)})
 
@@ -474,7 +478,7 @@ GOALS = (Goal.FREE_NODES, Goal.VIOLATIONS, Goal.POINTS)
 
 @dataclass(slots=True)
 class RebalanceScenario(Scenario):
-    """Pods are moved by `wharf rebalance --apply`, which plans anew."""
+    """Pods are moved by `wharf rebalance --apply`, which plans again."""
 
     goal: Goal = Goal.FREE_NODES
     predicted: Rebalance | None = None
@@ -516,7 +520,7 @@ class RebalanceScenario(Scenario):
             ONE_AT_A_TIME.release()
 
     def _gone(self, api: Api, running: subprocess.Popen[str]) -> list[str] | None:
-        """The pods that are not there any more, as soon as there are some; None when the command has ended."""
+        """The pods that do not exist any more, as soon as there are some; None when the command has ended."""
         while running.poll() is None:
             gone = sorted(self.pods.keys() - self._pods(api).keys())
             if gone:
@@ -541,7 +545,7 @@ class RebalanceScenario(Scenario):
 
     @property
     def answers(self) -> Counter[str]:
-        """How many pods move, and how many stay."""
+        """The numbers of pods that move and that stay."""
         assert self.predicted is not None
         moves = len(self.predicted.moves)
         return Counter({"rebalance: moves": moves, "rebalance: stays": len(self.pods) - moves})

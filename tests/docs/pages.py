@@ -3,7 +3,7 @@
 ```policy web.policy      a file of that name beside the commands; it must check clean
 ```yaml cluster.yaml      (or json) likewise, unchecked
 ```console                lines after `$ ` are run, the lines below are what must be printed; `…` is anything, alone on a line any lines
-```console cluster        likewise, on a cluster: what ends in ` &` goes on in the background meanwhile (tests/cluster/test_docs.py)
+```console cluster        likewise, on a cluster: what ends in ` &` continues in the background meanwhile (tests/cluster/test_docs.py)
 ```pycon                  a doctest
 ```sh                     for the reader's own machine (a clone, an image); not run
 """
@@ -29,7 +29,7 @@ class Block:
 
     @property
     def needs_cluster(self) -> bool:
-        """Whether its commands are for a cluster."""
+        """True if its commands are for a cluster."""
         return self.language == "console" and self.file == "cluster"
 
 
@@ -43,7 +43,7 @@ class Command:
 
 
 def guides() -> list[Path]:
-    """The pages of docs/ but for the generated ones about errors and the decisions."""
+    """The pages of docs/ except for the generated ones about errors and the decisions."""
     docs = Path(__file__).parents[2] / "docs"
     return sorted(page for page in docs.rglob("*.md") if page.relative_to(docs).parts[0] not in {"errors", "decisions"})
 

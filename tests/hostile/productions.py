@@ -1,4 +1,4 @@
-"""Which productions of the grammar a text is made of, read from the table of the parser itself."""
+"""The productions of the grammar that a text is made of, read from the table of the parser itself."""
 
 from __future__ import annotations
 

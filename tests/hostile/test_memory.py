@@ -1,4 +1,4 @@
-"""What decisions keep and need of memory is in proportion to the rules of a policy, however much a rule computes."""
+"""The memory of decisions is in proportion to the rules of a policy, however much a rule computes."""
 
 from __future__ import annotations
 

@@ -350,7 +350,7 @@ def _too_many_words(text: str) -> bool:
 
 
 def makers() -> dict[str, Callable[[], str]]:
-    """What makes each hostile text, by its name."""
+    """The functions that make hostile texts, by name."""
     found: dict[str, Callable[[], str]] = {
         name: partial(largest, family) for name, family in (NESTED | FAMILIES | PRODUCTS).items()
     } | WITHIN
@@ -361,7 +361,7 @@ def makers() -> dict[str, Callable[[], str]]:
 
 
 def chains() -> dict[str, Callable[[], str]]:
-    """What makes each chain of lets, by its name."""
+    """The functions that make chains of lets, by name."""
     found: dict[str, Callable[[], str]] = {}
     for name, kind, step in doubling.steps():
         found[f"doubling: {name}"] = partial(doubling.chain, longest(step), kind, step, "require")
@@ -387,5 +387,5 @@ def longest(step: str) -> int:
 
 
 def depth(node: ast.Node) -> int:
-    """How deep a syntax tree is."""
+    """The depth of a syntax tree."""
     return 1 + max((depth(child) for child in ast.children(node)), default=0)

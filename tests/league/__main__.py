@@ -55,7 +55,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of a run: parts of all GPUs at the loads in `POINTS`, and the kilowatts at a load of 100 %.
+    """The result of a run: parts of all GPUs at the loads in `POINTS`, and the kilowatts at a load of 100 %.
 
     `fragmented` is empty for runs that are not drawn.
     """
@@ -97,7 +97,7 @@ def texts(policy: CompiledPolicy) -> str:
 
 
 def one(run: Run) -> Result:
-    """What comes of a run."""
+    """The result of a run."""
     variant = openb.Variant(run.trace)
     drawn = variant is openb.Variant.DEFAULT and run.half is Half.BOTH
     played = play(chain([compiled(Path(run.path), variant)]), variant, game(variant, run.seed, run.half), fragmented=drawn)

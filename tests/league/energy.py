@@ -1,6 +1,6 @@
-"""What a node draws: idle and busy watts of its GPUs and CPUs.
+"""The power of a node: idle and busy watts of its GPUs and CPUs.
 
-A GPU that has a pod, or a part of one, draws its full power, others their idle power. CPUs are busy as far as pods ask for their cores, a
+A GPU that has a pod, or a part of one, draws its full power, others their idle power. CPUs are busy as far as pods request their cores, a
 whole socket at a time. Source of the method and the watts: F. Lettich et al., "Power- and Fragmentation-aware Online Scheduling for GPU
 Datacenters", CCGrid 2025, and the code of its authors, who took full power from data sheets and say that idle power is hard to come by. The
 trace hides what G2 and G3 are: the authors' code assumes the watts below for both. All nodes here have the CPU that it assumes where none

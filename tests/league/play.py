@@ -29,7 +29,7 @@ NAMES = GpuNames()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What became of each pod: `node` (its number, -1 for none) and `gpus`.
+    """The outcome of each pod: `node` (its number, -1 for none) and `gpus`.
 
     And after it, in thousandths of GPUs, what had arrived, was allocated, and what was of no use to typical pods. `watts` when pods for all
     GPUs had arrived.
@@ -125,7 +125,7 @@ def _again(pod: PodView, place: int) -> PodView:
 
 
 class Free:
-    """What is free of each node: mCPU and the thousandths of each GPU."""
+    """The free amounts of each node: mCPU and the thousandths of each GPU."""
 
     def __init__(self, nodes_: Sequence[Machine]) -> None:
         self.nodes = nodes_
@@ -143,7 +143,7 @@ class Free:
         return fragmentation(self.cpu[row], self.gpus[row], self.nodes[row].model, mix)
 
     def watts(self) -> float:
-        """What all nodes draw."""
+        """The power of all nodes, in watts."""
         return sum(energy.watts(machine, cpu, gpus) for machine, cpu, gpus in zip(self.nodes, self.cpu, self.gpus, strict=True))
 
 

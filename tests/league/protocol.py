@@ -1,4 +1,4 @@
-"""Who arrives in the paper's experiment, on which nodes and in which order.
+"""The arriving pods of the paper's experiment, its nodes, and the order.
 
 Source: Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC 2023,
 and the simulator of its authors. The 1,213 nodes with GPUs; the pods of the trace shuffled, and then further random pods of the trace as
@@ -27,7 +27,7 @@ TYPICAL = 0.95
 
 
 class Half(Enum):
-    """Which pods of a trace take part: all, or every other one, from the first or from the second."""
+    """The pods of a trace that take part: all, or every other one, from the first or from the second."""
 
     BOTH = "both"
     FIRST = "first"

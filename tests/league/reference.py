@@ -1,4 +1,4 @@
-"""What the paper's formulas choose, decision by decision, in plain Python: what policy files are compared with.
+"""The choices by the paper's formulas, decision by decision, in plain Python: policy files are compared with them.
 
 Each policy is a function of a node and a pod, written as in the code of the paper's authors, whose constants these are. Slow, and only for
 small games.
@@ -67,7 +67,7 @@ def tightest(node: Node, shape: Shape, _mix: Mix) -> list[int]:
 
 
 def least_fragmented(node: Node, shape: Shape, mix: Mix) -> list[int]:
-    """For a share the first GPU with the best FGD score, else the first free GPUs."""
+    """The first GPU with the best FGD score for a share, else the first free GPUs."""
     room = [gpu for gpu, left in enumerate(node.gpus) if left >= shape.milli]
     if shape.gpus != 1 or shape.milli == 1000:
         return room[: shape.gpus]

@@ -31,12 +31,12 @@ class Alert:
 
     @property
     def anchor(self) -> str:
-        """Where its section of the runbook is."""
+        """The anchor of its section of the runbook."""
         return self.name.lower()
 
 
 def rate(metric: Metric, *by: str, over: str = "5m", **equal: str) -> str:
-    """How much a counter of ours grows per second, by job and more labels."""
+    """The growth of one of our counters per second, by job and more labels."""
     return f"sum by ({', '.join(('job', *by))}) (rate({series(metric, **equal)}[{over}]) {OURS})"
 
 

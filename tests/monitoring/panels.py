@@ -27,7 +27,7 @@ class Panel:
 
     @property
     def instant(self) -> bool:
-        """Whether only the latest value counts."""
+        """True if only the latest value counts."""
         return self.kind in {"stat", "table"}
 
 

@@ -30,7 +30,7 @@ def summed(expr: str, *by: str) -> str:
 
 
 def rate(metric: Metric, suffix: str = "", /, *by: str, over: str = "$__rate_interval", where: str = "", **equal: str) -> str:
-    """How much it grows per second, summed over replicas, by labels; KeyError for a label that it has not."""
+    """Its growth per second, summed over replicas, by labels; KeyError for a label that it has not."""
     _check(metric, suffix, by)
     return summed(f"rate({series(metric, suffix, where=where, **equal)}[{over}])", *by)
 

@@ -10,7 +10,7 @@ from wharfinger.telemetry.declarations import Metric
 
 
 def overview() -> Row:
-    """At a glance."""
+    """The row with the overview."""
     stat = partial(Panel, kind="stat", width=4, height=4)
     pending = leading(Metric.PENDING_PODS)
     return Row(
@@ -62,7 +62,7 @@ def overview() -> Row:
 
 
 def latency() -> Row:
-    """How long it takes."""
+    """The row about durations."""
     return Row(
         title="How long it takes",
         panels=[
@@ -145,7 +145,7 @@ def groups() -> Row:
 
 
 def queues() -> Row:
-    """What waits."""
+    """The row about the queues."""
     return Row(
         title="What waits",
         panels=[
@@ -187,7 +187,7 @@ def queues() -> Row:
 
 
 def rules() -> Row:
-    """What policies do."""
+    """The row about the rules of policies."""
     return Row(
         title="Rules of policies",
         panels=[
@@ -215,7 +215,7 @@ def rules() -> Row:
 
 
 def preemption() -> Row:
-    """Who has to leave."""
+    """The row about preemption."""
     return Row(
         title="Preemption",
         panels=[

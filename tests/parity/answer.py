@@ -28,7 +28,7 @@ ALWAYS_SCORE = ("DynamicResources",)
 
 
 def answer(case: Mapping[str, Any]) -> dict[str, Any]:
-    """What the vectors' `answer` holds, from our own chain."""
+    """The `answer` of a vector, by our own chain."""
     chain, pod = cases.chain(case), cases.pending(case)
     snapshot = cases.cluster(case).snapshot()
     decision = decide(chain, snapshot, pod)
@@ -49,7 +49,7 @@ def answer(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filters(chain: Chain, snapshot: Snapshot, pod: PodView) -> dict[str, dict[str, list[str]]]:
-    """For every filter by itself: the nodes it rejects, each with its reasons sorted."""
+    """The nodes that each filter by itself rejects, with the sorted reasons."""
     return {plugin.name: _alone(plugin, snapshot, pod) for plugin in chain.filters if plugin.name not in OWN}
 
 
@@ -71,7 +71,7 @@ def _freed(decision: Decision) -> dict[str, list[str]]:
 
 
 def _allocations(decision: Decision) -> dict[str, list[dict[str, Any]]]:
-    """By feasible node, what Reserve would allocate there."""
+    """The allocations of Reserve by feasible node."""
     found = {}
     for node in decision.feasible_nodes():
         claims = decision.claims_at(node)

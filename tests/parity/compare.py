@@ -1,4 +1,4 @@
-"""What differs between two answers, as sentences."""
+"""The differences of two answers, as sentences."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def _resources(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def node_facts(snapshot: Snapshot) -> dict[str, Any]:
-    """What node objects alone decide, by attribute and node name."""
+    """The values that depend on node objects alone, by attribute and node name."""
     return {
         **{table: amounts for table, amounts in _resources(snapshot).items() if not table.startswith("requested")},
         "hashes": _numbers(snapshot, snapshot.name_hashes),
@@ -214,7 +214,7 @@ def _members(snapshot: Snapshot, key: str) -> dict[str | None, list[str]]:
 
 
 def usage(snapshot: Snapshot) -> dict[str, Any]:
-    """What pods decide, by attribute and node name."""
+    """The values that depend on pods, by attribute and node name."""
     ports = [snapshot.port_users("TCP", 80)]
     return {
         **{table: amounts for table, amounts in _resources(snapshot).items() if table.startswith("requested")},

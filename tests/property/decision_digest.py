@@ -69,7 +69,7 @@ def decisions(seed: int, n_nodes: int, n_pods: int) -> Iterator[tuple[Decision, 
 
 
 def bits_of(decision: Decision) -> bytes:
-    """What a decision says, with every number as its eight bytes."""
+    """The values of a decision, with every number as its eight bytes."""
     ranked = [(name.node, *name.totals) for name in decision.ranking(1000)]
     parts = [(part.name, part.raw, part.points) for name in decision.feasible_nodes() for part in decision.scores_at(name)]
     found = [decision.node, decision.message, *(item for row in [*ranked, *parts] for item in row)]
@@ -77,7 +77,7 @@ def bits_of(decision: Decision) -> bytes:
 
 
 def kernels(seed: int) -> Iterator[bytes]:
-    """What every function of numbers says of columns of many lengths."""
+    """The results of every function of numbers for columns of many lengths."""
     chance = np.random.default_rng(seed)
     for function in CATALOGUE.functions():
         if function.context or isinstance(function.vector, texts.Kernel) or not function.parameters:

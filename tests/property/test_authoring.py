@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lsprotocol import types as lsp
 
@@ -12,7 +12,7 @@ from wharfinger.authoring.actions import actions
 from wharfinger.authoring.document import Document, findings
 from wharfinger.authoring.inline_texts import InlayHints
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.protocol_answers import Answers
+from wharfinger.authoring.protocol.answers import Answers
 from wharfinger.authoring.statements import Statements
 from wharfinger.authoring.words import words_of
 from wharfinger.errors import UsageError
@@ -83,8 +83,14 @@ def test_every_question_has_an_answer(cluster, found):
     answers.actions(document, 0, length, [])
 
 
+MISSPELT_HEAD = """plicy "p"
+score one = count(pods where starts_with(it.name, "web-"), on: node) normalize minmax
+"""
+
+
 @settings(max_examples=60, deadline=None)
 @given(begun())
+@example((MISSPELT_HEAD, 1))
 def test_inlay_hints_do_not_depend_on_what_was_asked_before(found):
     """Those that were kept from an earlier version are those that the text has when it is read for the first time."""
     text, offset = found

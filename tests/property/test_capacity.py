@@ -200,7 +200,7 @@ def test_capacity_is_what_a_dry_run_places_and_each_gain_is_what_the_change_adds
 
 
 def really_changed(change, found, deployment, rules, expected):
-    """How many pods fit after the change is made in the objects and texts themselves."""
+    """The number of pods that fit after the change is made in the objects and texts themselves."""
     if isinstance(change, WithoutRule):
         rules = rules - {change.rule.removeprefix("mix/")}
     elif isinstance(change, LessOf):

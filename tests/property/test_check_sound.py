@@ -1,4 +1,4 @@
-"""What the checker promises is true: compared with the interpreter on random policies and clusters.
+"""Types, intervals and presence found by the checker hold in the interpreter, on random policies and clusters.
 
 The checker computes which values are never missing, which numbers are possible and which conditions are always true. All later stages rely
 on that.

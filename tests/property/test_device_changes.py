@@ -119,9 +119,9 @@ def test_kept_results_are_those_of_a_fresh_start(part):
         decider = Decider(chain)
         flying = []
         for step in range(STEPS):
-            ahead = decider.ahead(state.snapshot, pod)
+            precompute = decider.precompute(state.snapshot, pod)
             for _ in range(rng.randrange(6)):
-                next(ahead, None)
+                next(precompute, None)
                 if rng.random() < 0.2:
                     rng.choice((change_slice, change_node, change_nodes))(rng, state)
             kept = decider.decide(state.snapshot(), pod)

@@ -30,7 +30,7 @@ changes = st.one_of(
     st.builds(lambda pod, node: ("add_pod", on(pod, node)), clusters.pods(), clusters.node_names),
     st.tuples(st.just("remove_pod"), clusters.pods()),
     st.builds(lambda pod, node: ("nominate", (PodView(pod), node)), clusters.pods(), clusters.node_names),
-    st.tuples(st.just("denominate"), clusters.pods().map(PodView)),
+    st.tuples(st.just("remove_nomination"), clusters.pods().map(PodView)),
     st.tuples(st.sampled_from(["expect_leaving", "expect_staying"]), clusters.pods().map(lambda pod: PodView(pod).uid)),
     st.tuples(st.just("set_metric"), st.tuples(st.just("load"), samples)),
     st.tuples(st.just("drop_metric"), st.just("load")),

@@ -1,4 +1,4 @@
-"""What policies read of groups: kernels and interpreter agree, kept answers follow, and members are those of the plain definition."""
+"""The attributes of groups in policies: kernels and interpreter agree, kept answers follow, and members match the plain definition."""
 
 from __future__ import annotations
 

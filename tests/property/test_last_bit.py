@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def features() -> list[str]:
-    """What this processor can do beyond what NumPy was built for."""
+    """The features of this processor beyond those that NumPy was built for."""
     extension = np._core._multiarray_umath  # type: ignore[attr-defined]  # NumPy has it nowhere else
     return [name for name in extension.__cpu_dispatch__ if extension.__cpu_features__.get(name)]
 

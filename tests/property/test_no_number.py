@@ -1,4 +1,4 @@
-"""What is no number is missing: no policy sees NaN, whatever infinities its arithmetic makes."""
+"""Results that are not a number are missing: no policy sees NaN, whatever infinities its arithmetic makes."""
 
 from __future__ import annotations
 

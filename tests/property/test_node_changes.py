@@ -1,4 +1,4 @@
-"""What changes of a node object reaches the columns, the events and the attributes of policies alike."""
+"""Changes of a node object reach the columns, the events and the attributes of policies alike."""
 
 from __future__ import annotations
 

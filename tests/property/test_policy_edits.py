@@ -26,7 +26,7 @@ def content(key, what):
 
 
 class Model:
-    """What there is in the folder, and what should hold: the last good label of each file, unless it was removed on purpose."""
+    """The files in the folder, and the expected policies: the last good label of each file, unless it was removed on purpose."""
 
     def __init__(self):
         self.files = {}
@@ -48,7 +48,7 @@ async def follow(steps, folder):
     model, world = Model(), World(state=folder)
     for key, what in steps:
         if what == "lost":
-            await world.lose()
+            await world.mark_unreadable()
             continue
         if what == "restart":
             world = World(state=folder)

@@ -1,4 +1,4 @@
-"""Victims found by supposing that pods leave are those found by really taking them out of the cluster and asking anew."""
+"""Victims found by supposing that pods leave are those found by really taking them out of the cluster and asking again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WITHOUT = chain.assemble(config=ChainConfig(disabled={"DefaultPreemption"}))
 
 
 class Picture:
-    """What a cluster is made of, so that it can be built again with fewer pods."""
+    """The parts of a cluster, so that it can be built again with fewer pods."""
 
     def __init__(
         self, nodes: list[objects.Node], pods: list[PodView], others: list[objects.AnyObject], nominated: list[tuple[PodView, str]]
@@ -53,7 +53,7 @@ class Picture:
         return state
 
     def fits(self, pod: PodView, node: str, without: Iterable[PodView]) -> bool:
-        """Whether the node is feasible once some pods are gone."""
+        """True if the node is feasible once some pods are gone."""
         return node in cycle.decide(WITHOUT, self.state(without).snapshot(), pod).feasible_nodes()
 
     def on(self, node: str) -> list[PodView]:
@@ -88,7 +88,7 @@ def budgeted(picture: Picture, pods: list[PodView]) -> list[PodView]:
 
 
 def victims_on(picture: Picture, pod: PodView, node: str) -> tuple[tuple[object, ...], list[PodView]] | None:
-    """What freeing a node costs, and whom; None if it cannot be freed."""
+    """The victims of freeing a node, and their cost; None if it cannot be freed."""
     lower = sorted((placed for placed in picture.on(node) if placed.priority < pod.priority), key=importance)
     if not lower or not picture.fits(pod, node, lower):
         return None

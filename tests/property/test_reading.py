@@ -96,7 +96,7 @@ def mutated(draw):
 
 
 def strictly(content):
-    """What is read, or the sentence that refuses it."""
+    """The value that is read, or the sentence that refuses it."""
     try:
         return files.read_bytes(content, "file")
     except InvalidObject as error:
@@ -104,7 +104,7 @@ def strictly(content):
 
 
 def says_the_same(strict, skipped):
-    """Whether a line for each reason, after the place each time, says what one sentence with all reasons does."""
+    """True if a line for each reason, with the place each time, equals one sentence with all reasons."""
     lines = strict.splitlines()
     ends = (match.end() for match in re.finditer(": ", lines[0]))
     shared = (lines[0][:end] for end in ends if all(line.startswith(lines[0][:end]) for line in lines))

@@ -157,7 +157,7 @@ def fleet(n_pods: int) -> ClusterState:
 
 
 def looked_at(monkeypatch: pytest.MonkeyPatch, selection: str, n_pods: int) -> list[int]:
-    """How many placed pods are evaluated for each of five decisions, of which each places its pod."""
+    """The number of placed pods that are evaluated for each of five decisions, each of which places its pod."""
     asked = 0
     run = ItemProgram.run
 

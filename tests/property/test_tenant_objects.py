@@ -55,11 +55,10 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.operator import app_objects
-from wharfinger.operator.admitted_apps import AdmittedApps
 from wharfinger.operator.app_status import AppDrift
 from wharfinger.operator.controller import AppPods, ObjectCache
 from wharfinger.operator.judgement import Judge
-from wharfinger.operator.policy_app import PolicyAppReconciler
+from wharfinger.operator.policy_app import AdmittedApps, PolicyAppReconciler
 from wharfinger.policies.active import Claim, choose
 from wharfinger.policies.candidate import build, sample_of
 
@@ -256,7 +255,7 @@ class Written:
         self.found: list[Any] = []
 
     async def get(self, path: str) -> dict[str, Any]:
-        """Nothing is there."""
+        """None: no object exists."""
         raise NotFound(path)
 
     async def apply(self, body: dict[str, Any]) -> None:
@@ -273,7 +272,7 @@ class Written:
 
 
 def app_status(text: str, two: WithObjects, which: int, theirs: Sequence[CompiledPolicy]) -> list[Any]:
-    """What people of the namespace see of a PolicyApp with this policy whose pods run."""
+    """The status of a PolicyApp with this policy and running pods, as users of the namespace see it."""
     labels = {"scheduling.wharfinger.dev/app": APP}
     app = made(
         PolicyApp,
@@ -329,7 +328,7 @@ def test_nor_does_what_the_policy_store_finds(
 
 
 def stored(text: str, two: WithObjects, which: int, pod: objects.Pod, theirs: Sequence[CompiledPolicy]) -> list[Any]:
-    """What is found in a text on a cluster where others wait too, and whether it decides beside the policies of others."""
+    """The findings about a text on a cluster where others wait too, and whether it decides with the policies of others."""
     waiting = [PodView(each) for each, _ in two.nominated[which]]
     offered = PolicyText(name="p", content=text.encode(), authority=TENANT)
     outcome = build(offered, TextSet(texts={"p": offered.content}), {}, sample_of(two.state(which).snapshot(NOW), [*waiting, PodView(pod)]))

@@ -55,7 +55,7 @@ slow = settings(max_examples=40, deadline=None, suppress_health_check=list(Healt
 
 @st.composite
 def facts(draw: st.DrawFn, name: str) -> dict[str, Any]:
-    """What two pods may differ in."""
+    """The fields in which two pods may differ."""
     words = st.sampled_from(["a", "b", "secret"])
     return {
         "name": draw(st.sampled_from([name, f"other-{name}"])),
@@ -312,7 +312,7 @@ def preview_status(
 
 @st.composite
 def supposed(draw: st.DrawFn) -> dict[str, Any]:
-    """What a preview may suppose to be different, and ask besides."""
+    """The changes that a preview may suppose, and its other questions."""
     nodes = [{"like": draw(st.sampled_from(clusters.NODE_NAMES[:2])), "count": draw(st.integers(1, 2))}]
     return {**({"nodes": nodes} if draw(st.booleans()) else {}), **({"capacity": True} if draw(st.booleans()) else {})}
 

@@ -33,7 +33,7 @@ def as_values(decision: Decision) -> dict[str, Any]:
 
 
 class Scheduler(RuleBasedStateMachine):
-    """A cluster with a scheduler that has been running all the time, and another that starts anew for every question."""
+    """A cluster with a scheduler that has been running all the time, and another that starts again for every question."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What spread constraints and pod affinity mean, node by node and pod by pod: every count is made anew by looking at every pod.
+"""Reference of spread constraints and pod affinity, node by node and pod by pod: each count looks at every pod.
 
 Slow and obvious on purpose, and written from the objects alone: it shares no code with the plugins.
 """
@@ -107,7 +107,7 @@ def _similar(world: World, pod: objects.Pod, node: objects.Node, selector: Calla
 
 
 def spread_filter(world: World, pod: objects.Pod, node: objects.Node) -> str:
-    """Why a node is rejected, "" if it is not."""
+    """The reason why a node is rejected, "" if it is not."""
     hard = constraints(world, pod, "DoNotSchedule")
     keys = {one.topology_key for one, _ in hard}
     for one, selector in hard:
@@ -175,7 +175,7 @@ def _terms(pod: objects.Pod, kind: str, when: str) -> Sequence[Any]:
 
 
 def about(term: objects.PodAffinityTerm, owner: objects.Pod, other: objects.Pod, world: World) -> bool:
-    """Whether a term of one pod is about another pod."""
+    """True if a term of one pod is about another pod."""
     own = not term.namespaces and term.namespace_selector is None
     namespaces = {namespace_of(owner)} if own else set(term.namespaces)
     labels = world.namespaces.get(namespace_of(other), {})
@@ -194,7 +194,7 @@ def about(term: objects.PodAffinityTerm, owner: objects.Pod, other: objects.Pod,
 
 
 def affinity_filter(world: World, pod: objects.Pod, node: objects.Node) -> str:
-    """Why a node is rejected, "" if it is not."""
+    """The reason why a node is rejected, "" if it is not."""
     here = node.metadata.labels
     required = _terms(pod, "pod_affinity", "required")
     wanted = [where for where, other in world.placed() if required and all(about(term, pod, other, world) for term in required)]

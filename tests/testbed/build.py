@@ -51,7 +51,7 @@ def cache() -> Path:
 
 
 def folder(module: str) -> Path:
-    """Where a module's programs are, or will be."""
+    """The folder of the programs of a module."""
     digest = hashlib.sha256((SOURCES / module / "go.sum").read_bytes()).hexdigest()
     return cache() / f"{module}-{digest[:16]}"
 
@@ -112,7 +112,7 @@ def _build_into(module: str, place: Path) -> None:
     sys.stderr.write(f"building {module} into {place} (minutes, once)\n")
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{module}-") as scratch:
         made = Path(scratch) / "made"
-        if _has(place, _programs(module)):  # complete but for what is copied below
+        if _has(place, _programs(module)):  # complete except for what is copied below
             shutil.copytree(place / "bin", made / "bin")
         else:
             _go(module, "install", f"-ldflags={linker_flags(module)}", "tool", GOBIN=str(made / "bin"))

@@ -1,4 +1,4 @@
-"""What the package imports it declares, and what it declares is pinned: nothing works only because another package depends on it too."""
+"""The package declares what it imports, and pins what it declares: nothing works only because another package depends on it too."""
 
 import ast
 import re

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+
+from msgspec import Struct
 
 from wharfinger.authoring.document import Document, Finding, findings
 from wharfinger.language import ast
@@ -18,15 +20,16 @@ _MISSING = {Code.P401.name: ("pass", "reject"), Code.P402.name: ("neutral", "ski
 _NEW_NAME = "extracted"
 SYNTAX = ("P0", "P1")  # what is wrong with a text that does not parse has a replacement or none
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
-_ENDS_EXPRESSION = re.compile(r"\s+(?:else|on missing|normalize)\b")
+_ENDS_EXPRESSION = re.compile(r"(?<!\s)\s+(?:else|on missing|normalize)\b")
 MAX_TITLE_LENGTH = 40  # letters in a title
 MAX_TRIED = 4  # texts of one help
+MAX_LETTERS_TRIED = 1_000_000
+"""Letters of all texts together that are checked for the fixes of one request: some seconds."""
 NAMES_EXPRESSIONS = frozenset({"FILTER", "PERMIT", "SCORE", "PREFER", "AVOID", "LET", "TIE_BREAK", "FOR"})
 BEGINNINGS = frozenset({"filter", "score", "prefer", "avoid", "let", "param", "require", "reject"})
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """Characters `start` to `end` are replaced by `text`."""
 
     start: int
@@ -34,8 +37,7 @@ class Edit:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class Action(Struct, frozen=True, kw_only=True):
     """A change with its title; `fixes` is the finding that it removes, None for a change of a text that is right."""
 
     title: str
@@ -53,8 +55,30 @@ def applied(text: str, edits: tuple[Edit, ...]) -> str:
 def actions(document: Document, start: int, end: int) -> list[Action]:
     """The changes that are possible at characters `start` to `end`, fixes first."""
     here = [finding for finding in _near(document, start, end) if finding.start <= end and start <= finding.end]
-    fixes = [action for finding in here for action in _fixes(document, finding)]
+    fixes, trials = list[Action](), _Trials()
+    with suppress(_EnoughTried):
+        for finding in here:
+            for action in _fixes(document, finding, trials):
+                fixes.append(action)
     return [*fixes, *_extractions(document, start, end)]
+
+
+class _EnoughTried(Exception):
+    """The checks of one request have read as many letters as they may."""
+
+
+class _Trials:
+    """Checks changed texts for one request."""
+
+    def __init__(self) -> None:
+        self._letters = 0
+
+    def errors(self, document: Document) -> list[tuple[str, int]]:
+        """The code and the place of each error; raises `_EnoughTried`."""
+        self._letters += sum(map(len, document.text.split()))  # statements that were left out are spaces
+        if self._letters > MAX_LETTERS_TRIED:
+            raise _EnoughTried
+        return [(each.code.name, each.span.start) for each in document.checked.found if each.severity is Severity.ERROR]
 
 
 def _near(document: Document, start: int, end: int) -> list[Finding]:
@@ -71,13 +95,13 @@ def _near(document: Document, start: int, end: int) -> list[Finding]:
 # ── fixes ──
 
 
-def _fixes(document: Document, finding: Finding) -> Iterator[Action]:
+def _fixes(document: Document, finding: Finding, trials: _Trials) -> Iterator[Action]:
     if finding.suggestion is not None:
         yield _replacement(finding, finding.start, finding.end, finding.suggestion, document.text)
     elif finding.code == Code.P104.name:
-        yield from _closing(document, finding)
+        yield from _closing(document, finding, trials)
     elif finding.help and finding.severity == "error" and (finding.code == Code.P111.name or not finding.code.startswith(SYNTAX)):
-        yield from _from_help(document, finding)
+        yield from _from_help(document, finding, trials)
     for word in _MISSING.get(finding.code, ()):
         place = _end_of_rule(document, finding)
         if place is not None:
@@ -92,22 +116,22 @@ def _replacement(finding: Finding, start: int, end: int, text: str, whole: str) 
     return Action(title=title, edits=(Edit(start, end, text),), fixes=finding)
 
 
-def _from_help(document: Document, finding: Finding) -> Iterator[Action]:
+def _from_help(document: Document, finding: Finding, trials: _Trials) -> Iterator[Action]:
     """The text that a help suggests, in place of the finding or of the expression or statement around it; only if the finding goes away."""
     alone = document.part(finding.start)
-    before = _errors(alone)
+    before = trials.errors(alone)
     if (finding.code, finding.start) not in before:
         return  # it is about more than this statement
     for meant in dict.fromkeys(_IN_HELP.findall(finding.help or "")[:MAX_TRIED]):
         for start, end in _places(document, finding, meant):
-            after = _errors(alone.with_text(applied(alone.text, (Edit(start, end, meant),))))
+            after = trials.errors(alone.with_text(applied(alone.text, (Edit(start, end, meant),))))
             new = {code for code, _ in after} - {code for code, _ in before}
             if (finding.code, finding.start) not in after and len(after) <= len(before) and not any(map(_of_syntax_or_types, new)):
                 yield _replacement(finding, start, end, meant, document.text)
                 break
 
 
-def _closing(document: Document, finding: Finding) -> Iterator[Action]:
+def _closing(document: Document, finding: Finding, trials: _Trials) -> Iterator[Action]:
     """The bracket that is missing, at the first place behind which nothing is wrong."""
     alone = document.part(finding.start)
     bracket = _CLOSES.get(document.text[finding.start : finding.end])
@@ -115,13 +139,13 @@ def _closing(document: Document, finding: Finding) -> Iterator[Action]:
     if bracket is None or statement is None:
         return
     for place, text in _places_of_closing(document, finding, statement.end, bracket):
-        if not _errors(alone.with_text(applied(alone.text, (Edit(place, place, text),)))):
+        if not trials.errors(alone.with_text(applied(alone.text, (Edit(place, place, text),)))):
             yield Action(title=f"Add `{bracket}`", edits=(Edit(place, place, text),), fixes=finding)
             return
 
 
 def _places_of_closing(document: Document, finding: Finding, end: int, bracket: str) -> Iterator[tuple[int, str]]:
-    """Where a bracket may be missing: on the line of the open one, before what ends an expression there, or behind the statement."""
+    """The offsets at which a bracket may be missing: on the line of the open one before an expression ends, or behind the statement."""
     line = document.source.line(document.source.text.count("\n", 0, finding.start) + 1)
     begun = document.text.rfind("\n", 0, finding.start) + 1
     written = line.partition(" #")[0].rstrip()
@@ -148,12 +172,8 @@ def _places(document: Document, finding: Finding, meant: str) -> Iterator[tuple[
         yield statement.keyword.start, statement.end
 
 
-def _errors(document: Document) -> list[tuple[str, int]]:
-    return [(each.code.name, each.span.start) for each in document.checked.found if each.severity is Severity.ERROR]
-
-
 def _end_of_rule(document: Document, finding: Finding) -> int | None:
-    """Where the clause, score or rule about victims ends that a finding is in."""
+    """The end of the clause, score or rule about victims that a finding is in."""
     file = document.around(finding.start).checked.file
     rules: list[ast.Node] = []
     for item in file.policy.items if file is not None and file.policy is not None else ():
@@ -209,7 +229,7 @@ def _free_name(document: Document) -> str:
 
 
 def _above_comments(text: str, start: int) -> int:
-    """Where the comment lines directly above a statement begin."""
+    """The offset of the comment lines directly above a statement."""
     at = start
     while at > 0:
         line = text.rfind("\n", 0, at - 1) + 1

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wharfinger.authoring.statements import Statement, Statements
 from wharfinger.authoring.words import DECLARED_RULES, DECLARED_VALUES, Role, Word
@@ -31,8 +33,7 @@ _USES = frozenset({Role.VALUE, Role.FUNCTION})
 _NOT_LINE_ENDS = re.compile(r"[^\r\n]")
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """Texts that are open in an editor, before those that are stored."""
 
     texts: Mapping[str, str]
@@ -49,8 +50,7 @@ class Opened:
         return files.decode(self.texts[name].encode("utf-8", "surrogatepass"), name, diagnostics)
 
 
-@dataclass(frozen=True, slots=True)
-class _WithoutTests:
+class _WithoutTests(Struct, frozen=True):
     """Texts without files of tests."""
 
     texts: Texts
@@ -76,8 +76,7 @@ class NoFiles:
         raise UsageError(f"cannot read {name}: there are no other files here")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(Struct, frozen=True, kw_only=True):
     """The results of parsing and checking a document.
 
     `file` is what of it could be read, `policy` is None where it has errors, `found` are the findings about this text, and `texts` the
@@ -175,12 +174,14 @@ class Document:
         return self._only(lambda each: each.start in kept)
 
     def says(self, here: Statement) -> tuple[str, ...] | None:
-        """The texts of a statement and of all declarations that it needs.
+        """The texts of a statement and of all declarations that it needs, after the text before the first statement.
 
-        None if one of them is an import, whose text is in another file.
+        That text is the head of the policy if it is misspelt. None if a declaration is an import, whose text is in another file.
         """
         found = [here, *(needed for _, needed in sorted(self._needed([here]).items()))]
-        return None if any(each.kind == "IMPORT" for each in found) else tuple(self.text[each.start : each.end] for each in found)
+        if any(each.kind == "IMPORT" for each in found):
+            return None
+        return self.text[: self.statements[0].start], *(self.text[each.start : each.end] for each in found)
 
     def with_names(self, offset: int) -> Document:
         """The document as in `part`, where all other names are known, but not what they mean: enough for errors of the statement.
@@ -298,7 +299,7 @@ class Document:
         }
 
     def parameter(self, word: Word) -> Word | None:
-        """Where the parameter of a function is declared that a word names; None for any other word."""
+        """The offset of the declaration of a parameter that a word names; None for any other word."""
         if word.item != "LET" or word.role not in {Role.PARAMETER, Role.VALUE}:
             return None
         here = self.statement_at(word.start)
@@ -322,8 +323,7 @@ def _names_of_policy(word: Word) -> bool:
     return word.role is Role.RULE or (word.role is Role.VALUE and word.owner in {"PARAM", "METRIC"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One finding about characters `start` to `end`. `code` is empty for findings of plugins about their arguments.
 
     `others` are further places, each with its file, its characters and a few words. `suggestion` replaces the characters unless it is None.

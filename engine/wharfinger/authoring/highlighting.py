@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.words import DECLARATIONS, Role, Word
@@ -64,8 +64,7 @@ _PUNCTUATION = frozenset({"LPAR", "RPAR", "LSQB", "RSQB", "LBRACE", "RBRACE", "C
 _LIBRARY = frozenset({Role.SUBJECT, Role.FUNCTION, Role.PLUGIN, Role.TYPE})
 
 
-@dataclass(frozen=True, slots=True)
-class Highlight:
+class Highlight(Struct, frozen=True):
     """Characters `start` to `end`, all on one line, with their kind of `KINDS` and those of `MODIFIERS` that hold."""
 
     start: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from wharfinger.authoring import vocabulary
 from wharfinger.authoring.document import Document
@@ -25,8 +26,7 @@ _UNTIL_NEXT = re.compile(r"[^,)\n]+")
 _SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}
 
 
-@dataclass(frozen=True, slots=True)
-class Hover:
+class Hover(Struct, frozen=True):
     """The Markdown text for characters `start` to `end`."""
 
     start: int

@@ -7,7 +7,9 @@ cluster a filter lets through.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster, reads_pod
@@ -28,8 +30,7 @@ from wharfinger.policies.policy_tests import Result
 RUN = "run this test"
 
 
-@dataclass(frozen=True, slots=True)
-class InlayHint:
+class InlayHint(msgspec.Struct, frozen=True):
     """A text that is shown after an offset; `doc` is its tooltip."""
 
     offset: int
@@ -96,8 +97,7 @@ def _of_score(document: Document, item: ast.Score) -> list[InlayHint]:
     return [InlayHint(item.name_span.end, f": {limits}", "the values of this score before `normalize`")] if limits else []
 
 
-@dataclass(frozen=True, slots=True)
-class Lens:
+class Lens(msgspec.Struct, frozen=True):
     """A code lens above the word at characters `start` to `end`; `test` is the title of the test to run, `rule` the filter to count for."""
 
     start: int

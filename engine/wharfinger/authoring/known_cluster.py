@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from wharfinger.compiler import reads
 from wharfinger.compiler.interpreter import Interpreter
@@ -31,8 +31,7 @@ Counts = Mapping[str, Counter[str]]
 """By key, how many objects have each value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Spread(Struct, frozen=True, kw_only=True):
     """The values of an expression over nodes: how many have one, and the words for what they are."""
 
     nodes: int

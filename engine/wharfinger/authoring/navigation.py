@@ -1,6 +1,6 @@
-"""Where things are in a text: names with their declarations and uses, statements as an outline, what folds, and what a selection grows to.
+"""Navigation in a text: declarations and uses of names, the outline, folding ranges, and selection ranges.
 
-A name belongs to a home, the file that declares it. The tests in the file paired with a policy use the names of the policy. A file that
+A name belongs to the file that declares it. The tests in the file paired with a policy use the names of the policy. A file that
 imports a library uses its names with the import's name before them. Nodes and pods of a test are known in that test only.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.statements import Statement
@@ -26,21 +27,19 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A declared name in the file `home`; `kind` is "value", "rule", "object" or "parameter".
+class Named(Struct, frozen=True):
+    """A name that `file` declares; `kind` is "value", "rule", "object" or "parameter".
 
     `scope` is where the test of an object begins, or where the parameter of a function is declared.
     """
 
     kind: str
     name: str
-    home: str
+    file: str
     scope: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(Struct, frozen=True):
     """An occurrence of a name: characters `start` to `end` of `file`."""
 
     file: str
@@ -58,12 +57,12 @@ def named_at(document: Document, offset: int) -> tuple[Named, Word] | None:
     if word.role in DECLARED_OBJECTS or word.role is Role.OBJECT:
         return Named("object", word.name, document.name, word.scope), word
     if word.role in DECLARED_RULES or word.role is Role.RULE:
-        return Named("rule", word.name, _home(document)), word
+        return Named("rule", word.name, _declaring_file(document)), word
     parameter = document.parameter(word)
     if parameter is not None:
         return Named("parameter", word.name, document.name, parameter.start), word
     if word.role in DECLARED_VALUES or _is_value(word):
-        return Named("value", word.name, document.name if word.role is Role.IMPORT else _home(document)), word
+        return Named("value", word.name, document.name if word.role is Role.IMPORT else _declaring_file(document)), word
     owner = _before_dot(document, word) if word.role is Role.FIELD else None
     path = imports(document).get(owner.name) if owner is not None and owner.role is Role.VALUE else None
     return (Named("value", word.name, path), word) if path is not None else None
@@ -79,7 +78,7 @@ def is_of_the_language(function: str) -> bool:
     return function in SPECIAL or any(each.name.partition(".")[0] == function for each in CATALOGUE.functions())
 
 
-def _home(document: Document) -> str:
+def _declaring_file(document: Document) -> str:
     """The file that declares what a file uses: tests in `X_test.policy` use the names of `X.policy`."""
     return (paired_file(document.name) or document.name) if document.name.endswith(TEST_SUFFIX) else document.name
 
@@ -107,17 +106,17 @@ def occurrences(named: Named, documents: Iterable[Document]) -> list[Occurrence]
 
 def _in_document(named: Named, document: Document) -> Iterator[Occurrence]:
     if named.kind in {"object", "parameter"}:
-        if document.name == named.home:
+        if document.name == named.file:
             yield from (_occurrence(document, word) for word in _of_scope(named, document) if word.name == named.name)
         return
     rules = DECLARED_RULES | {Role.RULE}
-    if named.home in {document.name, _home(document)}:
+    if named.file in {document.name, _declaring_file(document)}:
         for word in document.words:
             fits = word.role in rules if named.kind == "rule" else word.role in DECLARED_VALUES or _is_value(word)
             if fits and word.name == named.name:
                 yield _occurrence(document, word)
-    if named.kind == "value" and named.home != document.name:
-        known = {name for name, path in imports(document).items() if path == named.home}
+    if named.kind == "value" and named.file != document.name:
+        known = {name for name, path in imports(document).items() if path == named.file}
         words = document.words
         for at, word in enumerate(words):
             if (
@@ -147,7 +146,7 @@ def _occurrence(document: Document, word: Word) -> Occurrence:
 
 
 def definition(document: Document, offset: int, others: Iterable[Document] = ()) -> list[Occurrence]:
-    """Where the name at an offset is declared; for the path of an import, the beginning of that file."""
+    """The declaration of the name at an offset; for the path of an import, the beginning of that file."""
     word = document.word_at(offset)
     if word is not None and word.role is Role.STRING and word.item == "IMPORT":
         return [Occurrence(import_key(document.name, word.name), 0, 0, declares=True)]
@@ -157,14 +156,14 @@ def definition(document: Document, offset: int, others: Iterable[Document] = ())
     named, _ = found
     everywhere = occurrences(named, [document, *others])
     declared = [each for each in everywhere if each.declares]
-    return declared or [Occurrence(named.home, span.start, span.end, declares=True) for span in _declared_elsewhere(document, named)]
+    return declared or [Occurrence(named.file, span.start, span.end, declares=True) for span in _declared_elsewhere(document, named)]
 
 
 def _declared_elsewhere(document: Document, named: Named) -> Iterator[Symbol]:
     """The declaration in a library that no document holds, as the check has read it."""
-    file = document.declarations.checked.texts.get(named.home) if named.home != document.name else None
+    file = document.declarations.checked.texts.get(named.file) if named.file != document.name else None
     if file is not None:
-        library = Document(named.home, file.span.source.text)
+        library = Document(named.file, file.span.source.text)
         yield from (
             Symbol(each.name, each.kind, each.name_start, each.name_end, each.name_start, each.name_end)
             for each in outline(library)
@@ -181,7 +180,7 @@ def references(document: Document, offset: int, others: Iterable[Document] = ())
 def renamable(document: Document, offset: int) -> tuple[int, int] | None:
     """The characters of the name at an offset, without quotes, if it can be renamed; None if nothing declares it."""
     found = named_at(document, offset)
-    if found is None or (not any(each.declares for each in occurrences(found[0], [document])) and found[0].home == document.name):
+    if found is None or (not any(each.declares for each in occurrences(found[0], [document])) and found[0].file == document.name):
         return None
     word = found[1]
     quoted = word.token == "STRING"  # noqa: S105  # a terminal
@@ -217,11 +216,11 @@ def _fitting(named: Named, name: str, documents: Sequence[Document]) -> None:
         raise UsageError(f"`{name}` is a word of the language; choose another name")
     elif name in SUBJECT_WORDS and named.kind in {"value", "parameter"}:
         raise UsageError(f"`{name}` always means something else; choose another name")
-    other = Named(named.kind, name, named.home, named.scope)
+    other = Named(named.kind, name, named.file, named.scope)
     if name != named.name and any(each.declares for each in occurrences(other, documents)):
         raise UsageError(f"there is already a {named.kind} `{name}`")
     apart = {"value": frozenset({Role.PARAMETER}), "parameter": DECLARED_VALUES}.get(named.kind, frozenset())
-    own = next((document for document in documents if document.name == named.home), None)
+    own = next((document for document in documents if document.name == named.file), None)
     clash = next((word for word in own.words if word.role in apart and word.name == name), None) if own is not None else None
     if clash is not None:
         raise UsageError(f"there is already a {clash.role.value} `{name}`")
@@ -243,8 +242,7 @@ def _contains_in_order(text: str, letters: str) -> bool:
     return all(letter in rest for letter in letters)
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(Struct, frozen=True):
     """A part of the outline: characters `start` to `end`, and its name at `name_start` to `name_end`.
 
     `kind` is policy, import, param, let, metric, workload, filter, score, permit, test, "test node", "test pod", or the keyword of one
@@ -283,8 +281,7 @@ def _symbol(statement: Statement, keyword: Word) -> Symbol:
 # ── folding ──
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(Struct, frozen=True):
     """Characters of several lines that can be hidden behind their first line; `kind` is "comment" or "region"."""
 
     start: int

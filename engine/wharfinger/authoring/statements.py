@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import dropwhile
+
+from msgspec import Struct, field
 
 from wharfinger.authoring.words import Frame, Role, Word, words_of
 from wharfinger.language.parse import grammar
@@ -23,16 +24,14 @@ MAX_KEPT = 1000  # readings of pieces, of all documents
 MAX_TEXT_LENGTH = 500_000  # characters; a longer text exceeds the limits of the language as a whole
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """Words of one piece that belong to a statement; the piece begins at `shift`."""
 
     words: tuple[Word, ...]
     shift: int
 
 
-@dataclass(slots=True)
-class Statement:
+class Statement(Struct):
     """A statement of the file: its characters, its keyword and its words; annotations belong to the statement after them.
 
     It ends after its last word. The words of placeholders end before their message.
@@ -58,8 +57,7 @@ class Statement:
         return {word.name for part in self._parts for word in part.words if word.role in roles}
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Struct, frozen=True):
     """The reading of one piece, as if the text began with it."""
 
     text: str
@@ -129,7 +127,7 @@ def _piece(text: str) -> _Piece:
 
 @lru_cache(maxsize=MAX_KEPT)
 def _is_complete(text: str) -> bool:
-    """True if a piece consists of whole statements, none of which continues in the next piece."""
+    """True if a piece consists of whole statements that do not continue in the next piece."""
     return _is_in_order(_piece(text).tokens)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster

@@ -8,8 +8,9 @@ left open before it, so that a brace that is missing spoils no more than its own
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from wharfinger.language.parse import grammar
 from wharfinger.language.parse.interactive import ITEMS, STEP_TERMINALS
@@ -87,8 +88,7 @@ TERMS = frozenset({"MIN_COUNT", "TIMEOUT", "WITHIN", "REQUIRED", "PREFERRED", "S
 _WORDS_BEHIND = frozenset({"NORMALIZE", "MISSING"})
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """A bracket that is open: what it holds, and the word that it belongs to.
 
     `holds` is the block ("filter", "test", "base", "preemption", or "terms" of a group), "object" for fields of a node or pod of a test or
@@ -124,8 +124,7 @@ class Frame:
         return known[id(self)]
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """A token with its role.
 
     `frame` is the innermost open bracket, `scope` the offset of the enclosing test, `item` the keyword of the statement, and `owner` the

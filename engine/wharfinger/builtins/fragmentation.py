@@ -5,7 +5,7 @@ its authors. Let R_g be the free thousandths of device g of a node, T their sum,
 devices with v thousandths of each. It fits the node if C >= c and at least k devices have R_g >= v. What of the free devices is of no use
 to m is
 
-    F(m) = T                       where m asks for no device, or does not fit
+    F(m) = T                       where m requests no device, or does not fit
            sum of R_g with R_g < v elsewhere
 
 and the fragmentation of the node is the mean of F(m) over the workload, weighted by how common each request is. A device of a model that m
@@ -133,7 +133,7 @@ class _Plan:
 @lru_cache(maxsize=64)
 def _plan(workload: typed.Workload) -> _Plan:
     requests = workload.requests
-    pairs = list(dict.fromkeys((request.milli, request.models) for request in requests))
+    pairs = distinct_devices(workload)
     column = np.array([[each.cpu, each.memory, each.devices, each.weight] for each in requests]).T[:, :, None]
     return _Plan(
         cpu=column[0],
@@ -144,6 +144,11 @@ def _plan(workload: typed.Workload) -> _Plan:
         milli=np.array([[milli] for milli, _ in pairs]),
         models=tuple(models for _, models in pairs),
     )
+
+
+def distinct_devices(workload: typed.Workload) -> tuple[tuple[float, frozenset[str]], ...]:
+    """The distinct pairs of thousandths and models that requests name."""
+    return tuple(dict.fromkeys((request.milli, request.models) for request in workload.requests))
 
 
 @dataclass(frozen=True, slots=True)

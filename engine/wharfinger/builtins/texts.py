@@ -69,15 +69,15 @@ class CodeTable:
 
     def values(self, codes: NDArray[np.int32]) -> NDArray[Any]:
         """The result for each code (or for a single code); False, 0 or code -1 where it is missing or the string is absent."""
-        self._learn(np.asarray(codes))
+        self._compute_missing(np.asarray(codes))
         return self._answers[codes]
 
     def present(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
         """True where there is a result, for each code."""
-        present: NDArray[np.bool_] = self._learn(np.asarray(codes)) == PRESENT
+        present: NDArray[np.bool_] = self._compute_missing(np.asarray(codes)) == PRESENT
         return present
 
-    def _learn(self, codes: NDArray[np.int32]) -> NDArray[np.int8]:
+    def _compute_missing(self, codes: NDArray[np.int32]) -> NDArray[np.int8]:
         """The state of each code; results that are not known yet are computed."""
         if len(self._strings) >= len(self._states):
             self._grow()
@@ -139,7 +139,8 @@ class TextOrder:
 
         def place(code: int) -> Any:
             text = strings.text(code) or ""
-            return text if key is None else key(text)
+            found = text if key is None else key(text)
+            return () if found is None else (found,)  # a value that is not present may be any text
 
         self._codes.extend(codes)
         self._codes.sort(key=place)

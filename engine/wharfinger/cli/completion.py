@@ -74,7 +74,7 @@ def _is_plain(text: str) -> bool:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """If a shell requests candidates: translates the request for typer, and typer's response for the shell."""
+    """Translates a shell's request for candidates for typer, and the response of typer for the shell."""
     asked = os.environ.get(INSTRUCTION, "")
     if asked.startswith("complete_"):
         os.environ["COLUMNS"] = "10000"  # descriptions are wrapped to it, and fish and kubectl take each line as a candidate

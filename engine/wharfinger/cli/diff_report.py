@@ -127,10 +127,10 @@ def _headline(found: Diff | LogDiff) -> str:
     of = wording.count(found.pods, "pod") if isinstance(found, Diff) else wording.count(found.decisions, "decision")
     if not total.changes:
         return f"nothing differs for {of}"
-    return f"{total.changes:,} of {of} {'differs' if total.changes == 1 else 'differ'}: {', '.join(_ways(total))}"
+    return f"{total.changes:,} of {of} {'differs' if total.changes == 1 else 'differ'}: {', '.join(_kinds_of_change(total))}"
 
 
-def _ways(total: Totals) -> Iterator[str]:
+def _kinds_of_change(total: Totals) -> Iterator[str]:
     ways = (
         (total.elsewhere, "elsewhere"),
         (total.lost, "on no node any more"),

@@ -1,6 +1,6 @@
 """The program `kubectl_complete-wharf`, which kubectl runs to complete `kubectl wharf …`.
 
-kubectl hands on the words after `wharf`, the last one unfinished or empty, and expects one candidate per line, with its description behind
+kubectl passes on the words after `wharf`, the last one unfinished or empty, and expects one candidate per line, with its description behind
 a tab, and then a line with a directive of cobra (k8s.io/kubectl/pkg/cmd/plugin/plugin_completion.go, Kubernetes 1.36).
 """
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wharfinger.kube.wire import Captured
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.signals.refreshing import Source
-    from wharfinger.what_if.rebalance.carry_out import WatchedCluster
+    from wharfinger.what_if.rebalance.watched_cluster import WatchedCluster
 
 
 def cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, *, live: bool, skip_invalid: bool) -> Cluster:
@@ -80,7 +80,7 @@ async def watched(kubeconfig: str | None, context: str | None, agent: str) -> As
     from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — as above
     from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — as above
     from wharfinger.kube.reflector import Informers  # noqa: PLC0415 — as above
-    from wharfinger.what_if.rebalance.carry_out import WatchedCluster  # noqa: PLC0415 — as above
+    from wharfinger.what_if.rebalance.watched_cluster import WatchedCluster  # noqa: PLC0415 — as above
 
     clock = SystemClock()
     credentials = Credentials(kubeconfig, context, clock.monotonic)

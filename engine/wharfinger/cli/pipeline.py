@@ -39,7 +39,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One finding: `others` are further places with a few words each, `suggestion` is text that mends it in place of the span."""
+    """One finding: `others` are further places with a few words each, `suggestion` is text that fixes it in place of the span."""
 
     rule: Rule
     message: str
@@ -106,7 +106,7 @@ def _command(finding: Finding) -> str:
 
 
 def _page(rule: Rule) -> str:
-    """Where a rule is explained: an address if there is a site, else a file of the project."""
+    """The address of the page about a rule; without a site, a file of the project."""
     site = _site()
     return f"{site}/{rule.page}.html" if site else f"docs/{rule.page}.md"
 

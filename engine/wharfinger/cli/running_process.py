@@ -57,7 +57,7 @@ def text(url: str, path: str, seconds: float = _TIMEOUT) -> str:
 def _within(seconds: float, url: str, ask: Callable[[], str]) -> str:
     """The result of `ask`, or its exception; UsageError if that takes longer.
 
-    A timeout of a socket bounds the silence between two bytes, so a server that sends one now and then would be read for ever. The request
+    A timeout of a socket bounds the silence between two bytes, so a server that sends one now and then would be read forever. The request
     runs in a thread that may outlive this call: the name server may be slow as well.
     """
     answers: SimpleQueue[tuple[str, BaseException | None]] = SimpleQueue()

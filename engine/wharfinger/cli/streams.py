@@ -78,12 +78,12 @@ def interruptible() -> Iterator[Callable[[], bool]]:
     """A function that returns True once Ctrl-C was pressed; pressed again, it ends the command as ever."""
     pressed, before = False, signal.getsignal(signal.SIGINT)
 
-    def press(*_: object) -> None:
+    def on_interrupt(*_: object) -> None:
         nonlocal pressed
         pressed = True
         signal.signal(signal.SIGINT, before)
 
-    with handled(signal.SIGINT, press):
+    with handled(signal.SIGINT, on_interrupt):
         yield lambda: pressed
 
 
@@ -91,9 +91,9 @@ MIN_STEPS_FOR_BAR = 500
 
 
 @contextmanager
-def bar(stream: TextIO, title: str, total: int, worth: int = MIN_STEPS_FOR_BAR) -> Iterator[Callable[[], None]]:
-    """A function to call once per step done; it draws on `stream` if that is a terminal and there are at least `worth` steps."""
-    if not stream.isatty() or total < worth:
+def bar(stream: TextIO, title: str, total: int, min_steps: int = MIN_STEPS_FOR_BAR) -> Iterator[Callable[[], None]]:
+    """A function to call once per step done; it draws on `stream` if that is a terminal and there are at least `min_steps` steps."""
+    if not stream.isatty() or total < min_steps:
         yield lambda: None
         return
     from rich.console import Console  # noqa: PLC0415 — 40 ms that only a terminal is worth

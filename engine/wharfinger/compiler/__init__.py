@@ -1,4 +1,4 @@
-"""From a typed policy to an evaluator: compiled rules, and the interpreter as their reference.
+"""Compiles a typed policy into rules over columns; the interpreter is their reference.
 
 `graph` is the intermediate representation into which expressions are lowered. `rules` and `program` put a whole policy together; `schedule`
 turns its graph into flat steps over registers, `selections` connects `pods where …` with the model's counts, and `row_code` is the faster

@@ -84,11 +84,11 @@ class BoundPolicy:
             self._frame, self._registers = None, self._start
 
     def filter_bits(self, index: int, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint64]:
-        """Why filter number `index` rejects nodes, `(n_rows,) uint64`: bit k is `filters[index].bits[k]`, 0 passes."""
+        """The reasons of filter number `index` against nodes, `(n_rows,) uint64`: bit k is `filters[index].bits[k]`, 0 passes."""
         return self.bits_of(self._policy.filters[index], snapshot, rows)
 
     def bits_of(self, rule: CompiledFilter, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint64]:
-        """Why a rule rejects nodes, `(n_rows,) uint64`: bit k is `rule.bits[k]`, 0 passes."""
+        """The reasons of a rule against nodes, `(n_rows,) uint64`: bit k is `rule.bits[k]`, 0 passes."""
         frame = self._at(snapshot, rows)
         if self._left_out(rule, snapshot):
             return np.zeros(frame.n_rows, dtype=np.uint64)
@@ -124,7 +124,7 @@ class BoundPolicy:
         missing: Any = None
         if rule.plan.hazardous and np.count_nonzero(finite := np.isfinite(raw)) < len(raw):
             missing = np.logical_not(finite)
-        if rule.optional and not np.all(outputs[1]):
+        if rule.optional and np.count_nonzero(outputs[1]) < np.size(outputs[1]):
             absent = np.logical_not(outputs[1])
             missing = absent if missing is None else np.logical_or(missing, absent)
         state = (

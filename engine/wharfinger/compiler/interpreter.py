@@ -40,7 +40,7 @@ Points = Mapping[str, NDArray[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an expression is evaluated: at a candidate node, and inside a selection for a placed pod or a device."""
+    """The place of an evaluation: a candidate node, and inside a selection a placed pod or a device."""
 
     row: int
     item: Item | None = None

@@ -1,4 +1,4 @@
-"""Why a filter rejects a node: messages of policies with their placeholders filled in.
+"""The messages of policies for rejected nodes, with their placeholders filled in.
 
 A placeholder that reads the pod or a param has one value. One that reads the node has a value per node; where nodes are summed up it
 prints as `…`. `Reasons` gives the sentences of a filter for one pod and all nodes, one per bit.
@@ -57,7 +57,7 @@ def filled(message: typed.Message, value_of: Callable[[typed.Expr], str]) -> str
 
 
 def missing_text(condition: typed.Expr, lets: Mapping[str, typed.Expr]) -> str:
-    """Why a condition is neither true nor false: `node.labels["zone"] is missing`."""
+    """The text about a condition that is neither true nor false: `node.labels["zone"] is missing`."""
     absent = [describe(expr) for expr in reads.possibly_absent(condition, lets)] or [describe(condition)]
     shown_ = absent if len(absent) <= MAX_NAMED else [*absent[: MAX_NAMED - 1], "another value"]
     return f"{' or '.join(shown_)} is missing"

@@ -1,4 +1,4 @@
-"""From raw values of a score rule to points, over the feasible nodes that have a value.
+"""Normalises the raw values of a score rule to points, over the feasible nodes that have a value.
 
     none     the value itself
     max      100 · value / the highest value (Kubernetes' DefaultNormalizeScore); the value itself where the highest is 0

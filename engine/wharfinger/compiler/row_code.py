@@ -148,7 +148,7 @@ class OneRow:
         self._answers: tuple[Any, ...] = ()
 
     def filter_bits(self, index: int, snapshot: Snapshot, row: int) -> int:
-        """Why filter number `index` rejects the node of a row: one bit per reason, 0 if it passes."""
+        """The reasons of filter number `index` against the node of a row: one bit per reason, 0 if it passes."""
         if row != self._row or snapshot is not self._snapshot:
             self._evaluate(snapshot, row)
         bits: int = self._answers[self._code.filters[index]]

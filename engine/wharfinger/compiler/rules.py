@@ -169,7 +169,7 @@ class PolicyRoots:
         return [(number, missing) for _, number, missing in fails]
 
     def _fails(self, clause: typed.Clause) -> list[tuple[Node, bool]]:
-        """Where a clause is false (False) and, if missing rejects, where it is missing (True), in the order of the bits."""
+        """The masks of a clause that is false (False) and, if missing rejects, missing (True), in the order of the bits."""
         condition = self._lower(clause.condition)
         false = self._lower.negated(condition.node)
         if condition.present is None:

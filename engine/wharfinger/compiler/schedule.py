@@ -1,4 +1,4 @@
-"""From the graph to flat tuples of steps over a list of registers.
+"""Turns the graph into flat tuples of steps over a list of registers.
 
 A register holds the value of one node. Constants are there from the beginning; what depends on the pod is filled in when a policy is bound;
 the rest is computed for a set of rows on demand, each register at most once per set. Evaluating a rule is one loop over its steps without

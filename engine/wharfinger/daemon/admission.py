@@ -24,7 +24,7 @@ from wharfinger.event_loop import Tasks
 from wharfinger.framework.ports import Clock
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.policy_admission import MAX_MEMORY_BYTES, READY, Judgement, Question
-from wharfinger.signals.fair_queue import Asker, Places, TooMany, Turns
+from wharfinger.signals.fair_queue import Places, Requester, TooMany, Turns
 from wharfinger.telemetry.logs import Log
 from wharfinger.web.admission import Admission, Caller, Callers, DeadlineExceeded, Judge, Overloaded, Verdict
 from wharfinger.web.server import Server, ServingCertificate
@@ -32,7 +32,7 @@ from wharfinger.web.server import Server, ServingCertificate
 PROCESSES = 3
 JUDGEMENT_TIMEOUT = 2.0
 """Seconds that one judgement may take; a usual text takes a hundredth of that."""
-PLACES = Places(number=PROCESSES, of_group=PROCESSES - 1, of_asker=1, waiting=64, waiting_of_asker=8)
+PLACES = Places(number=PROCESSES, of_group=PROCESSES - 1, of_requester=1, waiting=64, waiting_of_requester=8)
 _START_SECONDS = 30.0
 _MAX_LINE_BYTES = 2**20
 
@@ -64,12 +64,12 @@ class Judges:
         if not self._closed:
             self._coming.append(asyncio.get_running_loop().create_task(self._started(), name="judging"))
 
-    async def __call__(self, obj: Mapping[str, Any], asker: Asker) -> Judgement:
+    async def __call__(self, obj: Mapping[str, Any], requester: Requester) -> Judgement:
         """The judgement about an object. TooMany where too many wait, TooLong, WharfingerError where the process ended.
 
         Cancelling it ends the process that judges.
         """
-        async with self.turns.of(asker):
+        async with self.turns.of(requester):
             process = self._waiting() or await self._next()
             answered = False
             try:
@@ -174,7 +174,7 @@ POLL_SECONDS = 10.0
 async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, what it reports to, and how it judges
     settings: AdmissionSettings, host: str, seen: Callable[[str], None], clock: Clock, log: Log, rights: TenantRights
 ) -> AsyncIterator[Server]:
-    """The server of the webhook while the context lasts; UsageError when the port cannot be had."""
+    """The server of the webhook while the context lasts; UsageError when the port is not available."""
     certificate = ServingCertificate(settings.certificate, settings.key, settings.client_ca_file)
     callers = Callers(names=frozenset(settings.client_names), anybody=settings.any_caller)
     judges = Judges(clock.monotonic, command=judge_command(rights))
@@ -196,7 +196,7 @@ def judge_of(judges: Judges, log: Log) -> Judge:
 
     async def judge(obj: Mapping[str, Any], caller: Caller) -> Verdict:
         try:
-            found = await judges(obj, Asker(caller.user, group=caller.address or caller.user))
+            found = await judges(obj, Requester(caller.user, group=caller.address or caller.user))
         except TooMany:
             raise Overloaded from None
         except WharfingerError as error:

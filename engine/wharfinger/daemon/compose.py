@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from wharfinger.daemon.policies import POLICIES, announced, connect, measure, measuring, signals_of
 from wharfinger.daemon.settings import Settings
@@ -39,8 +40,7 @@ def identity() -> str:
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerPorts:
+class SchedulerPorts(Struct, frozen=True, kw_only=True):
     """The ports, and the sink between the watches and the scheduler, if there is one."""
 
     ports: Ports

@@ -96,6 +96,11 @@ class LiveBoard:
             coloring=self._colours().coloring(coloring, snapshot),
         )
 
+    def precompute(self, coloring: str) -> Iterator[None]:
+        """The steps of work that `picture` would do at once otherwise."""
+        daemon = self._health.daemon
+        return iter(()) if daemon is None else self._colours().precompute(coloring, daemon.scheduler.snapshot)
+
     def parts(self) -> Iterator[tuple[str, Any] | None]:
         """The parts that all pages share, made in steps."""
         yield "summary", self._summary()

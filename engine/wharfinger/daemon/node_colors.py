@@ -2,7 +2,7 @@
 
 cpu, memory, nvidia.com/gpu …   requested per allocatable
 pods                            pods per pods allowed
-devices                         devices of ResourceSlices of which claims hold all or a part, per devices
+devices                         devices of ResourceSlices that claims hold, in part or whole, per devices
 metric:<policy>/<name>          the samples of a metric that a policy declares
 pod:<namespace>/<name>          the first tier's total of every node that is feasible for that pod now
 group:<namespace>/<name>        the members of a group that are on a node; of one that waits, how many its domain may take at most
@@ -11,11 +11,11 @@ group:<namespace>/<name>        the members of a group that are on a node; of on
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wharfinger.errors import UnknownObject
@@ -48,8 +48,7 @@ MAX_CELLS = 1_000_000
 """Results of a rule for a node that are kept for groups."""
 
 
-@dataclass(frozen=True, slots=True)
-class _PodEvaluation:
+class _PodEvaluation(Struct, frozen=True):
     """The evaluation of a pod by a chain."""
 
     chain: Chain
@@ -80,7 +79,7 @@ class NodeColorings:
         return {f"{policy.name}/{metric.name}": metric for policy in policies for metric in policy.policy.metrics}
 
     def coloring(self, key: str, snapshot: Snapshot) -> Coloring:
-        """The colours of all nodes; UnknownObject for a key that is not there."""
+        """The colours of all nodes; UnknownObject for a key that does not exist."""
         for prefix, coloring in ((METRIC, self._measured), (POD, self._scores), (GROUP, self._group)):
             if key.startswith(prefix):
                 return coloring(key.removeprefix(prefix), snapshot)
@@ -94,6 +93,19 @@ class NodeColorings:
         if index is None:  # there is no node to offer it
             return share(f"{key} requested", np.zeros(0, np.int64), np.zeros(0, np.int64))
         return share(f"{key} requested", snapshot.requested[index], snapshot.allocatable[index])
+
+    def precompute(self, key: str, snapshot: Callable[[], Snapshot]) -> Iterator[None]:
+        """The steps of work that `coloring` would do at once otherwise: reading the devices and volumes of all nodes.
+
+        `snapshot` returns the present cluster.
+        """
+        if key == DEVICES:
+            yield from DeviceStates.reading(snapshot)
+        elif key.startswith(POD):
+            pod = self._scheduler.known_pod(key.removeprefix(POD))
+            profile = None if pod is None else self._scheduler.profiles.of(pod)
+            if pod is not None and profile is not None:
+                yield from Decider(profile.chain).precompute(snapshot, _waiting(pod))
 
     def _measured(self, name: str, snapshot: Snapshot) -> Coloring:
         metric = self._metrics().get(name)

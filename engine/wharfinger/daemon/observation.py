@@ -9,9 +9,9 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
 import wharfinger
@@ -125,18 +125,18 @@ def _of_metrics(daemon: Daemon, read: Callable[[Suspension], float]) -> Values:
 
 def _series(daemon: Daemon) -> Values:
     values: dict[tuple[str, ...], float] = {}
-    for standing in daemon.signals.standings:
-        found = standing.found
+    for signal_state in daemon.signals.states:
+        found = signal_state.found
         if found is None:
             continue
-        for user in standing.query.users:
+        for user in signal_state.query.users:
             values[user, "matched"] = len(found.samples)
             for state in ("unlabelled", "unmatched", "doubled", "invalid"):
                 values[user, state] = getattr(found, state).count
     return values
 
 
-def decision_pages(recent: RecentDecisions, health: Health, explanations: LiveExplanations, *, to_anybody: bool = False) -> Decisions:
+def decision_pages(recent: RecentDecisions, health: Health, explanations: LiveExplanations, *, public: bool = False) -> Decisions:
     """The data of the pages about decisions."""
 
     async def explain(pod: str, nodes: list[str]) -> tuple[Mapping[str, Any], str]:
@@ -153,17 +153,17 @@ def decision_pages(recent: RecentDecisions, health: Health, explanations: LiveEx
         found = await explanations.of_group(_scheduler(health), group)
         return found.plain(), str(found)
 
-    return Decisions(recent=recent, explain=explain, explain_group=explain_group, to_anybody=to_anybody)
+    return Decisions(recent=recent, explain=explain, explain_group=explain_group, public=public)
 
 
-def evaluations_of(health: Health, clock: Clock, *, to_anybody: bool = False) -> Evaluations:
+def evaluations_of(health: Health, clock: Clock, *, public: bool = False) -> Evaluations:
     """The answers of `/evaluate`."""
     evaluations = LiveEvaluations(clock)
 
     async def evaluate(request: EvaluationRequest) -> EvaluationAnswer:
         return await evaluations.of(_scheduler(health), request)
 
-    return Evaluations(evaluate=evaluate, to_anybody=to_anybody)
+    return Evaluations(evaluate=evaluate, public=public)
 
 
 def _scheduler(health: Health) -> Scheduler:
@@ -210,8 +210,7 @@ def _on_loop(emit: Emit, where: str) -> Callable[[BaseException], None]:
     return failed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class Observation(Struct, frozen=True, kw_only=True):
     """Everything that observes the process, subscribed to its events; `recorder` only with a decision log."""
 
     log: Log

@@ -51,7 +51,7 @@ _PAGE = 1000
 LIVE = "live"
 IDLE_SECONDS = 300.0
 """Seconds without a question after which the copy is freed."""
-LIMITS = Limits(rest=4.0, patience=20.0, waiting=8, budget=NAMESPACE_BUDGET)
+LIMITS = Limits(rest=4.0, timeout=20.0, waiting=8, budget=NAMESPACE_BUDGET)
 """At most a fifth of the time, and with the cost limit of a policy of a namespace: a client need not have the right to write policies."""
 
 
@@ -84,7 +84,7 @@ class Health:
         return "; ".join(f"{kind}: {said}" for kind, said in sorted(refused.items())) or None
 
 
-def policy_pages(store: PolicyStore, health: Health, explanations: LiveExplanations | None = None, *, to_anybody: bool = False) -> Policies:
+def policy_pages(store: PolicyStore, health: Health, explanations: LiveExplanations | None = None, *, public: bool = False) -> Policies:
     """The data of the pages about policies; without `explanations` no page explains a policy."""
 
     def shadows() -> Mapping[str, Mapping[str, Any]]:
@@ -100,7 +100,7 @@ def policy_pages(store: PolicyStore, health: Health, explanations: LiveExplanati
         sources=lambda: store.sources,
         shadows=shadows,
         explain=None if explanations is None else _explain_policy(store, health, explanations),
-        to_anybody=to_anybody,
+        public=public,
     )
 
 

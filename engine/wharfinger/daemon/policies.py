@@ -57,7 +57,7 @@ def chains_of(settings: Settings, note: Note) -> Mapping[str, Chain]:
 
 
 def compiled(profile: Profile) -> tuple[CompiledPolicy, ...]:
-    """The policies of a profile with its params; PolicyError with every finding, UsageError for a path that is not there."""
+    """The policies of a profile with its params; PolicyError with every finding, UsageError for a path that does not exist."""
     for path in profile.policies:
         if fault := _fault_of(path):
             raise UsageError(f"profile {profile.scheduler_name}: {path}: {fault}")
@@ -70,7 +70,7 @@ def compiled(profile: Profile) -> tuple[CompiledPolicy, ...]:
 
 
 def _fault_of(path: str) -> str:
-    """Why a path cannot be a file or folder of policies, or "". It opens nothing, because a pipe would wait for its writer."""
+    """The reason why a path cannot be a file or folder of policies, or "". Opens nothing, because a pipe would wait for its writer."""
     found = Path(path)
     if not found.exists():
         return "no such file or folder"
@@ -262,7 +262,7 @@ def signals_of(settings: Settings, connection: Connection, scheduler: Scheduler,
     """The signals of a process, without a policy yet."""
     servers = [server.server(name) for name, server in settings.prometheus.items()]
     asked = settings.signals
-    limits = SignalLimits(shortest_refresh=asked.min_refresh, of_asker=asked.queries_of_asker, of_all=asked.queries)
+    limits = SignalLimits(shortest_refresh=asked.min_refresh, of_requester=asked.queries_of_asker, of_all=asked.queries)
     return Signals(sources_of(servers, node_metrics(connection)), scheduler.measurements, clock, emit, limits=limits)
 
 

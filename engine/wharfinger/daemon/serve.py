@@ -139,14 +139,14 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages show
     """Serves health, metrics and all pages until the context ends."""
     debug = Debug(cache=partial(_cache, health, connection, BuildThread(clock)), from_anywhere=settings.remote_debugging)
     explanations = LiveExplanations(clock)
-    shown_policies = policy_pages(store, health, explanations, to_anybody=settings.remote_ui)
+    shown_policies = policy_pages(store, health, explanations, public=settings.remote_ui)
     board = LiveBoard(health, shown_policies, observation.recent, observation.reloads, observation.history, clock)
-    page = ui.LivePage(board=board, feed=ui.Feed(board, clock, observation.subscribers.emit), to_anybody=settings.remote_ui)
-    shown = decision_pages(observation.recent, health, explanations, to_anybody=settings.remote_ui)
-    answers = evaluations_of(health, clock, to_anybody=settings.remote_ui)
+    page = ui.LivePage(board=board, feed=ui.Feed(board, clock, observation.subscribers.emit), public=settings.remote_ui)
+    shown = decision_pages(observation.recent, health, explanations, public=settings.remote_ui)
+    answers = evaluations_of(health, clock, public=settings.remote_ui)
     pages = [*policies.routes(shown_policies), *decisions.routes(shown), *decisions.evaluation_routes(answers), *ui.routes(page)]
     if settings.playground:
-        pages += playground.routes(workbench_of(health, clock), to_anybody=settings.remote_ui, setting="remoteUi")
+        pages += playground.routes(workbench_of(health, clock), public=settings.remote_ui, setting="remoteUi")
     app = application(health.checks, observation.metrics.registry, debug, pages)
     server = await opened.enter_async_context(Server(app, settings.bind_address, settings.port))
     observation.log.info("serving", url=server.url)

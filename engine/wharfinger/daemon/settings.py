@@ -138,7 +138,7 @@ class ClientConnection(Part):
 
 
 class Profile(Part):
-    """How the pods of one `spec.schedulerName` are placed."""
+    """The chain for the pods of one `spec.schedulerName`."""
 
     scheduler_name: str = Field(
         default=SCHEDULER_NAME, min_length=1, description="The scheduler name whose pods are placed; each name once"
@@ -158,7 +158,7 @@ class Profile(Part):
 
 
 class LeaderElection(Part):
-    """Of several replicas one acts: the one that holds the Lease. As kube-scheduler has it."""
+    """Leader election as in kube-scheduler: of several replicas, the one that holds the Lease acts."""
 
     leader_elect: Annotated[bool, Flag("--leader-elect/--no-leader-elect")] = Field(
         default=True, description="Whether to act only while holding a Lease"
@@ -177,7 +177,7 @@ class LeaderElection(Part):
 
 
 class Limits(Part):
-    """How much is in progress at a time, and for how long."""
+    """Limits of concurrent work, of waits, and of objects."""
 
     binds: int = Field(default=256, ge=1, le=10_000, description="The maximum number of concurrent bindings, and of claim writes")
     writes: int = Field(default=32, ge=1, le=10_000, description="The maximum number of concurrent status updates")
@@ -198,7 +198,7 @@ class Limits(Part):
 
 
 class SignalSettings(Part):
-    """How often metrics of policies are queried, and how many queries there may be."""
+    """Limits of the queries for metrics of policies: their interval and their number."""
 
     min_refresh: Duration = Field(
         default=5.0,
@@ -216,7 +216,7 @@ class SignalSettings(Part):
 
 
 class Logging(Part):
-    """What is logged, and how."""
+    """The level and the format of logs."""
 
     format: Annotated[Literal["console", "json"], Flag("--log-format")] = Field(
         default="console", description="The format of the log: lines for people, or one JSON object per line"

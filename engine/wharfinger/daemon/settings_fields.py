@@ -112,7 +112,7 @@ def seconds(value: Any) -> Any:
 
 
 def text(value: float) -> str:
-    """A duration in seconds, as it is written in a file."""
+    """A duration in seconds, in the form of a configuration file."""
     return f"{f'{value:.9f}'.rstrip('0').rstrip('.')}s"  # never as 1e-05s
 
 

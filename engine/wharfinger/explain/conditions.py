@@ -237,7 +237,7 @@ def operands(interpreter: Interpreter, policy: typed.Policy, expression: typed.E
 
 
 def of_devices(interpreter: Interpreter, policy: typed.Policy, expression: typed.Expr, row: int) -> list[str]:
-    """For each selection of devices that an expression reads, how many devices of a node meet each of its conditions, and how many all."""
+    """The numbers of devices of a node that meet each condition, and all, for each selection of devices that an expression reads."""
     lets_of_devices = {let.name: let.value for let in policy.lets if let.value.type.kind is Kind.DEVICES}
     lines: list[str] = []
     for part in typed.walk(expression):

@@ -1,4 +1,4 @@
-"""Why two chains decide differently about one pod on one state of the cluster: the rules that make the difference.
+"""The rules by which two chains decide differently about one pod on one state of the cluster.
 
 Take the node that the one chain chooses and the one that the other chooses. Where a filter of one side rejects the node of the other side,
 that filter makes the difference. Otherwise both nodes are feasible on both sides, and the points differ. For each score, the difference

@@ -1,4 +1,4 @@
-"""Why a group waits, or where it would go: what the search answers now, what each domain takes, what stops the rest, and its members."""
+"""The explanation of a group: the present result of the search, the members that each domain takes, and what stops the others."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def explained(  # noqa: PLR0913, PLR0917 — the question, and what is known of 
 ) -> ExplainedPod:
     """The explanation of what a chain decides about a pod at a time; `nodes` are reported in full. `index` has the groups of pods.
 
-    `state` is changed: a pod that is placed in it is taken out. Raises UnknownObject for a node that is not there.
+    `state` is changed: a pod that is placed in it is taken out. Raises UnknownObject for a node that does not exist.
     """
     group = None if index is None else index.key_of(pod.uid)
     if index is not None and group is not None and not state.is_placed(pod.uid):
@@ -118,7 +118,7 @@ def explained_decision(  # noqa: PLR0913 — the keywords are about groups
 
     `group` is the key of its group, and `about` what becomes of that.
 
-    Raises UnknownObject for a node that is not there.
+    Raises UnknownObject for a node that does not exist.
     """
     chain, bound_to = decision.chain, pod.node_name
     explanation = explain_decision(decision, snapshot, PolicyCommentary(chain), nodes)
@@ -127,7 +127,7 @@ def explained_decision(  # noqa: PLR0913 — the keywords are about groups
         explanation=explanation,
         bound_to=bound_to,
         remarks=remarks,
-        ways_out=tuple(_ways(chain, decision, snapshot, explanation)),
+        ways_out=tuple(_remedies(chain, decision, snapshot, explanation)),
         group=group,
     )
 
@@ -138,7 +138,7 @@ def unbound(pod: PodView) -> PodView:
 
 
 def _held(chain: Chain, pod: PodView) -> Iterator[str]:
-    """Why nothing is decided about the pod at present."""
+    """The reason why nothing is decided about the pod at present."""
     gate = None if pod.node_name else chain.gate(pod)
     if pod.terminating:
         yield f"{pod.key} is being deleted, and will not be placed any more"
@@ -155,7 +155,7 @@ def _remarks(bound_to: str, decision: Decision) -> Iterator[str]:
         yield f"preemption would make room on {decision.nominated}: {leaving} would have to leave"
 
 
-def _ways(chain: Chain, decision: Decision, snapshot: Snapshot, explanation: Explanation) -> Iterator[Remedy]:
+def _remedies(chain: Chain, decision: Decision, snapshot: Snapshot, explanation: Explanation) -> Iterator[Remedy]:
     remedies = Remedies(chain)
     nearest = explanation.nearest if decision.node is None else ()
     reports = {report.node: report for report in (*nearest, *explanation.asked)}

@@ -1,4 +1,4 @@
-"""Why a pod went to a node, or to none: the report as values, how it is made from a decision, and its text.
+"""The explanation of a decision about a pod: its values, made from the decision, and its text.
 
 The layout is that of HTCondor's `condor_q -better-analyze`: each filter with the nodes that it would leave if it were alone, and the nodes
 left after it and all filters above it. Then come the nodes nearest to a fit, the best nodes with the parts of their scores, and the
@@ -107,7 +107,7 @@ NEAREST = 3
 
 
 def explain(chain: Chain, snapshot: Snapshot, pod: PodView, commentary: PolicyCommentary, nodes: Sequence[str] = ()) -> Explanation:
-    """The explanation of a fresh decision about `pod`; `nodes` are reported in full. Raises UnknownObject for a node that is not there."""
+    """The explanation of a new decision about `pod`; `nodes` are reported in full. Raises UnknownObject for a node that does not exist."""
     return explain_decision(decide(chain, snapshot, pod), snapshot, commentary, nodes)
 
 

@@ -18,11 +18,11 @@ from wharfinger.errors import UsageError
 from wharfinger.framework import extension, plugin_calls
 from wharfinger.framework.chain_settings import ChainConfig, arguments
 from wharfinger.framework.extension import (
-    AheadPlugin,
     AnnotatingPlugin,
     DevicePlugin,
     FilterPlugin,
     PostFilterPlugin,
+    PrecomputingPlugin,
     PreEnqueuePlugin,
     QueueSortPlugin,
     ScorePlugin,
@@ -51,7 +51,7 @@ class Link:
     weight: int | None
 
     def __post_init__(self) -> None:
-        plugin_calls.fenced(self.plugin)
+        plugin_calls.with_faults_caught(self.plugin)
 
     @property
     def name(self) -> str:
@@ -105,9 +105,9 @@ class Chain:
         return tuple(link.plugin for link in self.links if isinstance(link.plugin, FilterPlugin))
 
     @cached_property
-    def working_ahead(self) -> tuple[AheadPlugin, ...]:
+    def precomputing(self) -> tuple[PrecomputingPlugin, ...]:
         """The plugins with work that is done in steps before a decision, in order."""
-        return tuple(link.plugin for link in self.links if isinstance(link.plugin, AheadPlugin))
+        return tuple(link.plugin for link in self.links if isinstance(link.plugin, PrecomputingPlugin))
 
     @cached_property
     def post_filters(self) -> tuple[PostFilterPlugin, ...]:
@@ -182,7 +182,7 @@ class Chain:
         if pod.demand.may_claim:
             own += tuple(plugin.circumstances(pod, at.objects) for plugin in self._circumstanced)
         possible = self._possible(pod.namespace)
-        template = pod.template if self._foreign or possible.reads_group else pod.apart_from_group
+        template = pod.template if self._has_third_party_plugins or possible.reads_group else pod.apart_from_group
         if not possible.varying:
             return (template, own)
         governing = tuple(policy for policy in possible.varying if policy.governs(pod, at))
@@ -190,7 +190,7 @@ class Chain:
         return (template, own, governing, alone)
 
     @cached_property
-    def _foreign(self) -> bool:
+    def _has_third_party_plugins(self) -> bool:
         """True if a plugin is not built in: its decisions may depend on the PodGroup that a pod names."""
         return any(plugin_calls.is_foreign(link.plugin) for link in self.links)
 
@@ -323,14 +323,14 @@ def _base_terms(link: Link, overrides: lineup.BaseOverrides) -> list[ScoreTerm]:
 
 def _source(name: str, plugin: extension.Plugin | None, overrides: lineup.BaseOverrides) -> ScoreTerm:
     """The score plugin whose points rules read: as configured, with any weight, or with default arguments if it is switched off."""
-    return _term(plugin_calls.fenced(default_registry()[name]()) if plugin is None else plugin, 1.0, overrides)
+    return _term(plugin_calls.with_faults_caught(default_registry()[name]()) if plugin is None else plugin, 1.0, overrides)
 
 
 def _term(plugin: extension.Plugin, weight: float, overrides: lineup.BaseOverrides) -> ScoreTerm:
     """The score of a plugin for pods with these overrides."""
     if plugin.name in overrides.arguments:  # for the score only: filters keep the arguments of the chain
         own = plugin.arguments.model_dump(by_alias=True, exclude_unset=True)
-        plugin = plugin_calls.fenced(type(plugin)(arguments(type(plugin), {**own, **overrides.arguments[plugin.name]})))
+        plugin = plugin_calls.with_faults_caught(type(plugin)(arguments(type(plugin), {**own, **overrides.arguments[plugin.name]})))
     assert isinstance(plugin, ScorePlugin)  # noqa: S101 — the callers ask for plugins that score
     return ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=points.scale_of(plugin.name, plugin.normalization))
 

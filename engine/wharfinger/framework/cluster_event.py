@@ -115,7 +115,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
     @property
     def frees_devices(self) -> bool:
-        """True if the claim gave devices back: its allocation was cleared, or it was deleted with one and maybe made anew."""
+        """True if the claim gave devices back: its allocation was cleared, or it was deleted with one and maybe made again."""
         was, now = self.claim_was, self.claim
         if self.removed:
             return now is not None and now.status.allocation is not None

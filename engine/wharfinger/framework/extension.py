@@ -249,13 +249,13 @@ class DevicePlugin(Plugin, ABC):
         return ()
 
 
-class AheadPlugin:
+class PrecomputingPlugin:
     """A filter of Wharfinger itself that keeps with the cluster what takes much work, so that a scheduler does it in steps."""
 
     def follow(self, store: ObjectStore) -> None:
         """Begin to follow the objects of a cluster. A scheduler asks for it before it knows any, so that none are read at once."""
 
-    def ahead(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:
+    def precompute(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:
         """The steps of what the prepared filter would do at once otherwise; what they find is kept with the cluster.
 
         `snapshot` returns the cluster as it is at each step. `kept`: a filter for pods with claims for devices like this one is prepared

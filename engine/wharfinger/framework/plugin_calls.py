@@ -176,7 +176,7 @@ ANSWERS: Mapping[str, tuple[type, ...]] = {
 """Types that a method may return, for methods other than filters and scores, whose results are checked separately."""
 
 
-def fenced(plugin: Foreign) -> Foreign:
+def with_faults_caught(plugin: Foreign) -> Foreign:
     """The same plugin, with its methods wrapped: an exception or an answer of the wrong type becomes a `PluginFault`.
 
     So do the methods of the rules that it prepares. Built-in plugins are not wrapped, nor are methods that a plugin does not override.

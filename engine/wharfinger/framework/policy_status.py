@@ -6,9 +6,10 @@ The status of custom resources, web pages, events, metrics and logs all show the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct, field
 
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.model.objects.metadata import time_text
@@ -25,8 +26,7 @@ class Mode(Enum):
     OFF = "Off"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormerText:
+class FormerText(Struct, frozen=True, kw_only=True):
     """The last version of a policy that was in force, as its source kept it; enough to compile it again.
 
     `since` is the time at which it came into force, in seconds since 1970.
@@ -38,8 +38,7 @@ class FormerText:
     since: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyText:
+class PolicyText(Struct, frozen=True, kw_only=True):
     """One file of a source, as unchecked bytes. `name` is its name in diagnostics; imports are relative to it.
 
     `params` are texts or plain values in base units, as for `compile_policy`. `generation` is that of a custom resource, 0 for other
@@ -71,7 +70,7 @@ class PolicySink(Protocol):
         even the key `NO-POLICIES`.
         """
 
-    def lose(self, source: str, why: str) -> None:
+    def mark_unreadable(self, source: str, why: str) -> None:
         """Records that the source cannot be read at present. Its last texts stay. Returns at once."""
 
 
@@ -104,8 +103,7 @@ class Result(Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """An error or warning about a text: `code` is that of a diagnostic, or `test`, `params`, `trial`, `set`.
 
     `line` and `column` count from 1; 0 if it is not about one place.
@@ -124,8 +122,7 @@ class Finding:
         return f"{place}: {self.code}: {self.message}" if place else f"{self.code}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyStatus:
+class PolicyStatus(Struct, frozen=True, kw_only=True):
     """One policy: the version in force, and the outcome of its last text.
 
     `name` is None for a text that never compiled to a policy. `revision` is that of the version in force in its `mode`, None if there is
@@ -185,8 +182,7 @@ class PolicyStatus:
         return "shadow" if self.mode is Mode.SHADOW else "active"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricStatus:
+class MetricStatus(Struct, frozen=True, kw_only=True):
     """The present state of a metric of a policy.
 
     `fresh` of `nodes` nodes have a fresh sample; `wanted` is the required fraction of nodes. `youngest` and `oldest` are ages of samples in
@@ -207,9 +203,9 @@ class MetricStatus:
     note: str = ""
 
     def __str__(self) -> str:
-        return "; ".join(part for part in (self._fares(), self.failure, self.note) if part)
+        return "; ".join(part for part in (self._state_text(), self.failure, self.note) if part)
 
-    def _fares(self) -> str:
+    def _state_text(self) -> str:
         name = f"metric `{self.name}`"
         if not self.asked:
             return f"{name} waits for its first answer"
@@ -220,8 +216,7 @@ class MetricStatus:
         return f"{said}: fewer than {100 * self.wanted:g} %, so rules that use it are suspended since {time_text(self.suspended_since)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceStatus:
+class SourceStatus(Struct, frozen=True, kw_only=True):
     """One source of policies: why it cannot be read ("" if it can), and warnings about it."""
 
     name: str

@@ -6,8 +6,8 @@ stored and used for all pods of the template. After a change, the framework eval
 
 `rows` are `slice(None)` for all nodes, or an index array. The answer for a row must be the same either way.
 
-The framework prepares a rule anew if rows were added, moved or removed, or if the strings of the cluster got other codes
-(`Snapshot.strings`). So a prepared rule may keep rows and codes. It also prepares a TIMED or GLOBAL rule anew if `affected` returns
+The framework prepares a rule again if rows were added, moved or removed, or if the strings of the cluster got other codes
+(`Snapshot.strings`). So a prepared rule may keep rows and codes. It also prepares a TIMED or GLOBAL rule again if `affected` returns
 `OUTDATED`, which is the default.
 
 A filter evaluates many nodes at once, so its answer is one small integer per node: 0 lets the pod through, and each set bit is one reason.
@@ -109,7 +109,7 @@ class Attempt(NamedTuple):  # a tuple, because it is created for every decision 
 
 
 class Outdated(Enum):
-    """Answer of `affected`: the prepared rule cannot follow the change, so it must be prepared anew."""
+    """Answer of `affected`: the prepared rule cannot follow the change, so it must be prepared again."""
 
     OUTDATED = "outdated"
 

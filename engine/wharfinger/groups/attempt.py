@@ -114,7 +114,7 @@ def without_nominations(state: ClusterState, pods: Sequence[PodView]) -> Iterato
     snapshot = state.snapshot()
     nominated = [(pod, node) for pod in pods if (node := snapshot.nominated_to(pod.uid)) is not None]
     for pod, _ in nominated:
-        state.denominate(pod)
+        state.remove_nomination(pod)
     try:
         yield
     finally:

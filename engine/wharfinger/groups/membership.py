@@ -115,7 +115,7 @@ class _Members:
     """Those that name the group in `spec.schedulingGroup`."""
     of_policies: dict[str, GroupTerms] = field(default_factory=dict)
     """What policies say, by the members that they put here; the one that was put last counts."""
-    said: tuple[objects.PodGroup, GroupTerms] | None = None
+    of_podgroup: tuple[objects.PodGroup, GroupTerms] | None = None
     """The PodGroup that was read last, and its terms."""
 
 
@@ -256,12 +256,12 @@ class GroupIndex:
         members = self._groups.get(key)
         if members is None:
             return None
-        said = self._podgroup_terms(key, members)
-        if said is None and not members.by_spec:
-            said = self._coscheduling_terms(key)
+        terms = self._podgroup_terms(key, members)
+        if terms is None and not members.by_spec:
+            terms = self._coscheduling_terms(key)
         of_policies = next(reversed(members.of_policies.values()), None)
-        if said is not None:
-            return said if of_policies is None else narrowed(said, of_policies)
+        if terms is not None:
+            return terms if of_policies is None else narrowed(terms, of_policies)
         if members.by_spec:
             return None
         if of_policies is not None:
@@ -276,9 +276,9 @@ class GroupIndex:
         group = self._store.get(objects.PodGroup, name, namespace)
         if group is None:
             return None
-        if members.said is None or members.said[0] is not group:
-            members.said = group, podgroup_terms(group)
-        return members.said[1]
+        if members.of_podgroup is None or members.of_podgroup[0] is not group:
+            members.of_podgroup = group, podgroup_terms(group)
+        return members.of_podgroup[1]
 
     def _coscheduling_terms(self, key: str) -> GroupTerms | None:
         """The terms of the PodGroup of the coscheduling plugin, for members that name it in a label."""
@@ -354,15 +354,15 @@ def group_of_policy(policy: CompiledPolicy, pod: PodView, at: Circumstances) -> 
 
 
 def _terms(policy: str, group: CompiledGroup, membership: Membership) -> GroupTerms:
-    said = group.terms
+    terms = group.terms
     return GroupTerms(
         min_count=membership.min_count,
         source=f"policy {policy}",
-        levels=tuple(Level(level.key, required=level.required) for level in said.levels),
-        spread=said.spread_over,
+        levels=tuple(Level(level.key, required=level.required) for level in terms.levels),
+        spread=terms.spread_over,
         timeout=membership.timeout,
-        disruption=Disruption.GROUP if said.whole else Disruption.POD,
-        reserve=said.reserve,
+        disruption=Disruption.GROUP if terms.whole else Disruption.POD,
+        reserve=terms.reserve,
     )
 
 
@@ -375,21 +375,21 @@ def group_of_policies(policies: Sequence[CompiledPolicy], pod: PodView, at: Circ
     return name, joined([terms for other, terms in found if other == name])
 
 
-def joined(said: Sequence[GroupTerms]) -> GroupTerms:
+def joined(several: Sequence[GroupTerms]) -> GroupTerms:
     """The terms of several policies for one group, joined; a level that one of them requires is required."""
-    if len(said) == 1:
-        return said[0]
+    if len(several) == 1:
+        return several[0]
     required: dict[str, bool] = {}
-    for level in (level for terms in said for level in terms.levels):
+    for level in (level for terms in several for level in terms.levels):
         required[level.key] = required.get(level.key, False) or level.required
     return GroupTerms(
-        min_count=max(terms.min_count for terms in said),
-        source=", ".join(terms.source for terms in said),
+        min_count=max(terms.min_count for terms in several),
+        source=", ".join(terms.source for terms in several),
         levels=tuple(Level(key, required=hard) for key, hard in required.items()),
-        spread=tuple(dict.fromkeys(key for terms in said for key in terms.spread)),
-        timeout=min(terms.timeout for terms in said),
-        disruption=Disruption.GROUP if any(terms.disruption is Disruption.GROUP for terms in said) else Disruption.POD,
-        reserve=any(terms.reserve for terms in said),
+        spread=tuple(dict.fromkeys(key for terms in several for key in terms.spread)),
+        timeout=min(terms.timeout for terms in several),
+        disruption=Disruption.GROUP if any(terms.disruption is Disruption.GROUP for terms in several) else Disruption.POD,
+        reserve=any(terms.reserve for terms in several),
     )
 
 

@@ -118,7 +118,7 @@ class _Search:
         found: list[DomainFit] = []
         known = {level.key for level in group.terms.levels}
         levels = (*group.terms.levels, *(Level(key, required=False) for key in group.terms.spread if key not in known))
-        self._crowd = crowding(self.tentative.decider.chain, self.tentative.snapshot, group)
+        self._pods_of_others = pods_of_other_groups(self.tentative.decider.chain, self.tentative.snapshot, group)
         yield from self._classify()
         for keys in domains.stages(levels):
             exact = set(keys) == set(required)
@@ -179,7 +179,7 @@ class _Search:
         bounds = yield from self._bounds(candidates)
         self._proven = True
         quality = self._quality(candidates)
-        crowd = [self._crowd(domain) for domain in candidates]
+        crowd = [self._pods_of_others(domain) for domain in candidates]
         there = np.bincount(np.array(self._placed_rows(), np.intp), minlength=snapshot.n_nodes)
         own = [int(there[domain.rows].sum()) for domain in candidates]
         order = sorted(
@@ -349,7 +349,7 @@ def _message(nearest: Sequence[DomainFit], wanted: int) -> str:
     return f"{members} must be placed at once; {where}" + (f": {reasons}" if reasons else "")
 
 
-def crowding(chain: Chain, snapshot: Snapshot, group: Group) -> Callable[[Domain], float]:
+def pods_of_other_groups(chain: Chain, snapshot: Snapshot, group: Group) -> Callable[[Domain], float]:
     """A function of domains: how many placed pods of other groups are there, of the policies that spread this group.
 
     For each topology key of `spread_over`, the pods count that share a value of the key with a node of the domain.

@@ -4,7 +4,7 @@ A group is tried when all members that it needs are there. `awaiting` describes 
 search.
 
 kube-scheduler 1.36 names neither the domain nor the reason in the conditions of a PodGroup. Here its sentence comes first, so that tools
-that know it go on working, and then what stops the group.
+that know it continue working, and then what stops the group.
 
 Source: submitPodGroupAlgorithmResult and updatePodGroupCondition, pkg/scheduler/schedule_one_podgroup.go; plugins/topologyaware; Kubernetes
 1.36.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class GroupState(Enum):
-    """What becomes of a group."""
+    """The outcome of an attempt to place a group."""
 
     PLACED = "placed"
     """All of its members have a node."""
@@ -46,7 +46,7 @@ class GroupState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupResult:
-    """What becomes of a group.
+    """The outcome of an attempt to place a group, with its members.
 
     `members` are all that are known, `placed` those with a node in the end. `message` is the reason why others have none; "" if all have
     one. `domains` are those in which it is placed, by topology key; `nearest` those that take most members, where it is not. `victims` are
@@ -66,7 +66,7 @@ class GroupResult:
 
     @property
     def of_member(self) -> str:
-        """Why a member has no node."""
+        """The reason why a member has no node."""
         return f"group {self.group}: {self.message}"
 
     @property
@@ -76,7 +76,7 @@ class GroupResult:
 
 
 def missing_members(index: GroupIndex, key: str, held: int = 0) -> str:
-    """Why a group cannot be tried yet, "" if it can. `held` of its members are there and may not be tried."""
+    """The reason why a group cannot be tried yet, "" if it can. `held` of its members exist and may not be tried."""
     terms, members = index.terms(key), len(index.members(key))
     if terms is None:
         return "there is no PodGroup of that name"

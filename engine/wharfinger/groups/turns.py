@@ -1,4 +1,4 @@
-"""Whose turn it is: what the scheduling queue tries at once, and in which order.
+"""Turns: what the scheduling queue tries at one time, and their order.
 
 A pod without a group is tried alone, the waiting members of a group together. The live queue and every question about the future (dry run,
 capacity, a preview, …) order by these keys, so they agree with the scheduler.

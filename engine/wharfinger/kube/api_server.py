@@ -10,9 +10,9 @@ Every writer asks the leadership first; events wait while bindings are in flight
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from wharfinger.emit import Emit
 from wharfinger.framework.ports import (
@@ -44,8 +44,7 @@ class _Version(msgspec.Struct):
     git_version: str = msgspec.field(name="gitVersion", default="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerVersion:
+class ServerVersion(Struct, frozen=True, kw_only=True):
     """Version of an API server; (0, 0) if unknown."""
 
     release: tuple[int, int]
@@ -69,8 +68,7 @@ def _number(text: str) -> int:
     return int(digits[0]) if digits else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiServer:
+class ApiServer(Struct, frozen=True, kw_only=True):
     """The ports; `informers` is also the source and `recorder` the event sink."""
 
     informers: Informers

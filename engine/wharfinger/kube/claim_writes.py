@@ -1,7 +1,7 @@
 """Writes of claims for devices: allocation, reservation, and the claims that the scheduler makes for extended resources.
 
 An allocation is written with the version of the claim that was read. So nothing is written over what others have written, and where that
-happens the claim is read again and looked at anew, as kube-scheduler does (`bindClaim` of
+happens the claim is read and checked again, as kube-scheduler does (`bindClaim` of
 plugins/dynamicresources/dynamicresources.go, Kubernetes 1.36). The answer to a write may be lost: if the claim that is read again has the
 allocation, it has been written.
 """
@@ -71,7 +71,7 @@ class ApiClaimWriter:
         return _read(await self._write("POST", path, msgspec.json.encode(body), JSON))
 
     async def reserve(self, claim: objects.ResourceClaim, pod: PodView, allocation: objects.Allocation | None) -> objects.ResourceClaim:
-        """The claim as it was written; WriteFailed if it cannot be had any more."""
+        """The claim as it was written; WriteFailed if it no longer exists or has changed."""
         uid = claim.metadata.uid
         for left in reversed(range(_CONFLICTS)):
             if claim.metadata.uid != uid:
@@ -116,7 +116,8 @@ class ApiClaimWriter:
         await self._write("PATCH", f"{_path(claim)}/status", msgspec.json.encode(body), MERGE_PATCH)
 
     async def delete(self, claim: objects.ResourceClaim) -> None:
-        """Takes the finalizer away and deletes the claim."""
+        """Takes the finalizer away and deletes the claim; one that has taken its name meanwhile stays."""
+        uid = claim.metadata.uid
         try:
             for left in reversed(range(_CONFLICTS)):
                 try:
@@ -128,6 +129,8 @@ class ApiClaimWriter:
                     if not left or not isinstance(failed.__cause__, refusals.Conflict):
                         raise
                 claim = await self._read_again(claim)
+                if claim.metadata.uid != uid:
+                    return
             options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": claim.metadata.uid}}
             await self._write("DELETE", _path(claim), msgspec.json.encode(options))
         except WriteFailed as failed:
@@ -166,7 +169,7 @@ def _version(claim: objects.ResourceClaim) -> Mapping[str, str]:
 
 
 def _check(claim: objects.ResourceClaim, allocation: objects.Allocation | None) -> None:
-    """Raise if the claim cannot be had as was decided; an allocation equal to ours was written by us before."""
+    """Raise if the claim cannot be written as was decided; an allocation equal to ours was written by us before."""
     name = objects.key_of(claim)
     if claim.metadata.deletion_timestamp is not None:
         raise WriteFailed(f"claim {name} got deleted in the meantime", gone=True)

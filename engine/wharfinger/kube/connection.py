@@ -16,7 +16,6 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlencode
@@ -62,14 +61,14 @@ class Contact:
 
     @property
     def trouble(self) -> str | None:
-        """Why the server counts as unreachable; None while it does not."""
+        """The reason why the server counts as unreachable; None while it is reachable."""
         if self.silence < UNREACHABLE_AFTER:
             return None
         return f"no answer for {self.silence:.0f} s{self._failure and ': '}{self._failure}"
 
 
 async def keep_asking(connection: Connection, clock: Clock) -> None:
-    """Requests the version whenever no other request was answered lately; never returns."""
+    """Requests the version whenever no other request was answered recently; never returns."""
     while True:
         await clock.sleep(max(ASK - connection.contact.silence, 1.0))
         if connection.contact.silence >= ASK:
@@ -111,8 +110,7 @@ _POLL_SECONDS = 0.01
 _BROKEN = (aiohttp.ClientError, TimeoutError, ConnectionError, OSError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Bounds of a connection; times in seconds.
 
     `watch_silence` is how long a watch may say nothing before a new one takes its place: the API server sends a bookmark every minute.

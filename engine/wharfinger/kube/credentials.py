@@ -14,11 +14,11 @@ import importlib
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
+from msgspec import Struct, field
 from yarl import URL
 
 from wharfinger.errors import UsageError
@@ -32,8 +32,7 @@ _USERS = (frozenset({"token"}), frozenset({"client-certificate", "client-key"}))
 _SECTIONS = ("clusters", "contexts", "users")
 
 
-@dataclass(slots=True, kw_only=True)
-class Access:
+class Access(Struct, kw_only=True):
     """The address and the credentials, with the field names of the official client's `Configuration`."""
 
     host: str = ""
@@ -134,7 +133,7 @@ class Credentials:
 
     @property
     def server_name(self) -> str | None:
-        """The name that the server's certificate must bear, where it is not that of the address."""
+        """The name that the server's certificate must have, where it is not that of the address."""
         return self.configuration.tls_server_name or None
 
     @property
@@ -174,7 +173,7 @@ class Credentials:
         """True if the header differs from the refused one after everything was read again."""
         async with self._lock:
             if self._header == refused:
-                await self._load_anew()
+                await self._load_again()
         return self._header != refused
 
     @property
@@ -192,10 +191,10 @@ class Credentials:
             self.configuration, self._loader = loader.configuration, loader
             await loader.load()
             loader.refuse_failed_plugin()
-        _refuse_oddities(self.server, self._header)
+        _refuse_unusable_values(self.server, self._header)
         self._load_tls()
 
-    async def _load_anew(self) -> None:
+    async def _load_again(self) -> None:
         """Reads everything again; keeps the former values if a file is just being written; the server then refuses the request."""
         known = self.configuration, self._loader
         try:
@@ -220,7 +219,7 @@ class Credentials:
         """Takes over the kubeconfig as it is now, if it names the same server: connections are kept by server."""
         found = plain_access(self._path or "", self._context)
         if found is not None and found.host == self.configuration.host:
-            _refuse_oddities(self.server, _header_of(found))
+            _refuse_unusable_values(self.server, _header_of(found))
             self.configuration = found
 
     def _load_tls(self) -> None:
@@ -259,7 +258,7 @@ def _trusting(file: str | None, content: str | None) -> ssl.SSLContext:
         raise ValueError(f"{file or 'certificate-authority-data'}: {error}") from error
 
 
-def _refuse_oddities(server: str, header: str | None) -> None:
+def _refuse_unusable_values(server: str, header: str | None) -> None:
     """Raises ValueError for values with which every request would fail."""
     url = URL(server)
     if url.scheme not in {"http", "https"} or not url.host:

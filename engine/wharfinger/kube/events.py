@@ -4,7 +4,7 @@ Recording only takes a place in a bounded queue. An event costs the API server a
 are written at a time: one at first, and more the longer the oldest has waited. Events so follow the bindings by a second or two.
 
 An event that happens once to an object is named after the object's uid. The next leader can record it again after this process was killed:
-the API server refuses it if it is there.
+the API server refuses it if it exists.
 
 Repetitions (the same type, reason and action about the same pod) become a series. Its count is patched at the first repetition and then at
 most every few minutes, as client-go's recorder does (tools/events/event_broadcaster.go, Kubernetes 1.36). The note stays that of the first
@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -91,8 +90,7 @@ _ATTEMPTS = 3
 _POLL = 0.05  # seconds between checks whether more may be written
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventSettings:
+class EventSettings(Struct, frozen=True, kw_only=True):
     """The default reporter, how many events may wait, how many are written at a time, and how often a series is written.
 
     `series_interval` and `patience` are seconds. While bindings are in flight, one writer runs at first. Their number grows with the wait

@@ -233,7 +233,7 @@ class Exchanges:
             answer = await channel.ask(request, deadline)
         except BaseException:
             channel.abort()  # a late answer would be taken for that of the next request
-            self._distrust(asked_at)
+            self._close_unused_since(asked_at)
             raise
         if answer.ends_connection:
             channel.abort()
@@ -242,7 +242,7 @@ class Exchanges:
         return answer
 
     async def _first_alone(self, deadline: float) -> asyncio.Future[None] | None:
-        """For the first request, a future that it sets when it has ended. For requests in the meantime None, after it has ended."""
+        """A future for the first request, which sets it when it has ended. Other requests wait until then and get None."""
         if self._first is None and self._is_secure:
             self._first = self._loop().create_future()
             return self._first
@@ -287,7 +287,7 @@ class Exchanges:
             channel.abort()
         return None
 
-    def _distrust(self, asked_at: float) -> None:
+    def _close_unused_since(self, asked_at: float) -> None:
         """Closes idle connections unused since then: if one connection gets no answer, these may be dead as well."""
         for channel in [each for each in self._idle if each.used_at < asked_at]:
             self._idle.remove(channel)
@@ -455,7 +455,7 @@ class ClientTls:
         """True after the handshake: requests can be sent."""
         self.is_closed = False
         """True after the server has ended the connection."""
-        self._shake_hands()
+        self._handshake()
 
     @property
     def new_session(self) -> tuple[ssl.SSLContext, ssl.SSLSession] | None:
@@ -467,7 +467,7 @@ class ClientTls:
         """The decrypted bytes from the server, empty during the handshake or while a record is incomplete; raises ssl.SSLError."""
         self._incoming.write(received)
         if not self.is_ready:
-            self._shake_hands()
+            self._handshake()
         content = b""
         while self.is_ready and self._incoming.pending and not self.is_closed:
             try:
@@ -486,7 +486,7 @@ class ClientTls:
         """The bytes to send now, often none."""
         return self._outgoing.read()
 
-    def _shake_hands(self) -> None:
+    def _handshake(self) -> None:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:

@@ -14,10 +14,10 @@ import math
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from wharfinger.emit import Emit, Failed
 from wharfinger.errors import WharfingerError
@@ -41,8 +41,7 @@ class LeaseLost(WharfingerError):
     """Another process may lead now; the text gives the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseSettings:
+class LeaseSettings(Struct, frozen=True, kw_only=True):
     """`identity` names this process; the durations are in seconds and named as kube-scheduler's flags."""
 
     identity: str
@@ -80,7 +79,7 @@ class LeaseElection:
         self._known = _Elector(settings)
         self._leading_until: float | None = None
         self._ahead = 0.0  # time of day minus monotonic clock at the last renewal
-        self._patience = settings.renew_deadline * _REQUEST_SHARE
+        self._timeout = settings.renew_deadline * _REQUEST_SHARE
         self._name = f"{settings.resource_namespace}/{settings.resource_name}"
         base = f"/apis/coordination.k8s.io/v1/namespaces/{settings.resource_namespace}/leases"
         self._collection, self._path = base, f"{base}/{settings.resource_name}"
@@ -157,7 +156,7 @@ class LeaseElection:
             return True
         self._known.conflict = False
         try:
-            lease = _decoded(await self._connection.request("GET", self._path, timeout=self._patience, urgent=True))
+            lease = _decoded(await self._connection.request("GET", self._path, timeout=self._timeout, urgent=True))
         except refusals.NotFound:
             return await self._write("POST", self._collection, self._new())
         self._observe(lease)
@@ -174,7 +173,7 @@ class LeaseElection:
         self._known.claims.append(lease["spec"]["renewTime"])
         body = msgspec.json.encode(lease)
         try:
-            answer = await self._connection.request(method, path, body=body, timeout=self._patience, urgent=True)
+            answer = await self._connection.request(method, path, body=body, timeout=self._timeout, urgent=True)
         except (refusals.Conflict, refusals.NotFound) as error:
             self._known.conflict, self._known.failure = True, str(error)
             return False

@@ -80,14 +80,14 @@ class _ConfigMapSink:
 
     def delete(self, kind: str, obj: Any) -> None:  # noqa: ARG002 — as above
         """Reports the deletion of the ConfigMap as a loss."""
-        self._sink.lose(self._source, "the ConfigMap has been deleted")
+        self._sink.mark_unreadable(self._source, "the ConfigMap has been deleted")
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
         """Offers the listed ConfigMap, or reports that there is none."""
         for obj in objs:
             self.upsert(kind, obj)
         if not objs:
-            self._sink.lose(self._source, self.refusal() or "there is no such ConfigMap")
+            self._sink.mark_unreadable(self._source, self.refusal() or "there is no such ConfigMap")
 
     def synced(self, kind: str) -> None:
         """Ignored: the list has been delivered by then."""

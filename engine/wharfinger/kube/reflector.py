@@ -19,10 +19,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from wharfinger.emit import Emit, Failed
 from wharfinger.errors import InvalidObject
@@ -37,8 +37,7 @@ _SHORT_WATCH = 0.5  # seconds; a watch that ends sooner counts as a failure, or 
 _UNAVAILABLE = (refusals.Forbidden, refusals.NotFound)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReflectorSettings:
+class ReflectorSettings(Struct, frozen=True, kw_only=True):
     """`page_size` objects per page of a list; a watch is ended by the server after `watch_seconds` to twice that, to spread load.
 
     `streaming`: request lists as streams of events, which cost the server less memory; given up at the first refusal. A kind that may not
@@ -124,7 +123,7 @@ class Reflector:
             await self._clock.sleep(self._backoff.after())
 
     def _has_next_version(self, error: refusals.ApiError) -> bool:
-        """Goes on to the next version of the API if the server does not have this one; False after the last, and begins again."""
+        """Continues to the next version of the API if the server does not have this one; False after the last, and begins again."""
         if not isinstance(error, refusals.NotFound):
             return False
         self._version = None

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from wharfinger.errors import InvalidObject, UsageError
 from wharfinger.framework.ports import Clock
@@ -38,8 +38,7 @@ _ATTEMPTS = 4
 _NOT_AT_THAT_VERSION = (refusals.Gone, refusals.BadRequest, refusals.Invalid, refusals.ServerError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(Struct, frozen=True, kw_only=True):
     """A kind, its path, and which of its objects matter (`params`). Without a `required` kind nothing can be scheduled.
 
     `older` are the paths of other versions of the API, tried in this order where the server does not have `path`. That a server does not
@@ -184,7 +183,7 @@ _pod_heads = msgspec.json.Decoder(_PodHead)
 def page(content: bytes) -> tuple[list[msgspec.Raw], str, str]:
     """(items, resource version, continue token or "") of one page of a list; InvalidObject if it is not a list."""
     try:
-        found = _pages.decode(content)
+        found = decode.decoded(_pages, content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidObject(f"an answer that is no list: {error}") from None
     return found.items or [], found.metadata.resource_version, found.metadata.next_page or ""
@@ -193,7 +192,7 @@ def page(content: bytes) -> tuple[list[msgspec.Raw], str, str]:
 def event(line: bytes) -> tuple[str, msgspec.Raw]:
     """(type, object) of one line of a watch; BrokenLine if it is not an event."""
     try:
-        found = _events.decode(line)
+        found = decode.decoded(_events, line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BrokenLine(f"a line of a watch that cannot be read: {error}") from None
     return found.type, found.object
@@ -246,8 +245,7 @@ async def pages(connection: Connection, path: str, params: Mapping[str, str], si
         asked["continue"] = token
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Captured:
+class Captured(Struct, frozen=True, kw_only=True):
     """The objects of a snapshot, each with the version of its API; their number by kind, and how it was captured."""
 
     objects: Sequence[tuple[AnyObject, str]]
@@ -272,8 +270,7 @@ async def captured(connection: Connection, clock: Clock) -> Captured:
     return Captured(objects=reading.objects, counts=reading.counts, word=snapshot_file.capture_at(taken_at, reading.not_read))
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     connection: Connection
     clock: Clock
     version: str = ""
@@ -312,13 +309,13 @@ class _Reading:
         """The objects of a kind, with the first of its versions that the server has; NotFound if it has none."""
         for version in resource.versions[:-1]:
             try:
-                return version, await self._patiently(version)
+                return version, await self._list_with_retries(version)
             except refusals.NotFound:
                 continue
         last = resource.versions[-1]
-        return last, await self._patiently(last)
+        return last, await self._list_with_retries(last)
 
-    async def _patiently(self, resource: Resource) -> list[msgspec.Raw]:
+    async def _list_with_retries(self, resource: Resource) -> list[msgspec.Raw]:
         """The objects of a kind; repeated a few times while the server is busy."""
         waits = Backoff()
         for _ in range(_ATTEMPTS - 1):

@@ -6,15 +6,15 @@ At the end of the module: questions about trees that do not depend on what the n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from wharfinger.language.report.diagnostics import Span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(msgspec.Struct, frozen=True, kw_only=True):
     """Anything with a place in the file."""
 
     span: Span
@@ -23,64 +23,55 @@ class Node:
 # ── expressions ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expr(Node):
+class Expr(Node, frozen=True, kw_only=True):
     """An expression."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Number(Expr):
+class Number(Expr, frozen=True, kw_only=True):
     """A numeric literal: digits as written and the unit as written (`""` when bare): `2Gi`, `10%`, `500m`, `4cpu`, `30s`, `1.5`."""
 
     digits: str
     unit: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class String(Expr):
+class String(Expr, frozen=True, kw_only=True):
     """A string literal, escapes resolved."""
 
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boolean(Expr):
+class Boolean(Expr, frozen=True, kw_only=True):
     """`true` or `false`."""
 
     value: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetLiteral(Expr):
+class SetLiteral(Expr, frozen=True, kw_only=True):
     """`["a", "b"]`."""
 
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableEntry(Node):
+class TableEntry(Node, frozen=True, kw_only=True):
     """`"gold": 3`; the key is a String or a Number, or a Name by mistake."""
 
     key: Expr
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table(Expr):
+class Table(Expr, frozen=True, kw_only=True):
     """`{ "gold": 3, "silver": 2 }`."""
 
     entries: tuple[TableEntry, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Name(Expr):
+class Name(Expr, frozen=True, kw_only=True):
     """A bare name: `pod`, `node`, `it`, a param, let or metric."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member(Expr):
+class Member(Expr, frozen=True, kw_only=True):
     """`base.field`."""
 
     base: Expr
@@ -88,16 +79,14 @@ class Member(Expr):
     field_span: Span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Index(Expr):
+class Index(Expr, frozen=True, kw_only=True):
     """`base["key"]`."""
 
     base: Expr
     key: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Argument(Node):
+class Argument(Node, frozen=True, kw_only=True):
     """One call argument: `x`, `name: x`, or `x -> y` (a curve point; `value` is x and `to` is y)."""
 
     name: str | None
@@ -105,8 +94,7 @@ class Argument(Node):
     to: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Expr):
+class Call(Expr, frozen=True, kw_only=True):
     """`function(arguments)`, or `library.function(arguments)` for a function of an import."""
 
     function: str
@@ -143,16 +131,14 @@ class BinaryOp(Enum):
     DIV = "/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unary(Expr):
+class Unary(Expr, frozen=True, kw_only=True):
     """`not x` or `-x`."""
 
     op: UnaryOp
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binary(Expr):
+class Binary(Expr, frozen=True, kw_only=True):
     """`left op right`. Comparisons do not chain."""
 
     op: BinaryOp
@@ -160,8 +146,7 @@ class Binary(Expr):
     right: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class If(Expr):
+class If(Expr, frozen=True, kw_only=True):
     """`if condition then a else b`."""
 
     condition: Expr
@@ -169,8 +154,7 @@ class If(Expr):
     otherwise: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection(Expr):
+class Selection(Expr, frozen=True, kw_only=True):
     """`pods`, or `pods where predicate` (the predicate reads `it`); `of` is what is selected, `pods` or `devices`."""
 
     where: Expr | None
@@ -180,31 +164,27 @@ class Selection(Expr):
 # ── items of a policy ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Annotation(Node):
+class Annotation(Node, frozen=True, kw_only=True):
     """`@owner("team-edge")`; no argument means true."""
 
     name: str
     value: Expr | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypeName(Node):
+class TypeName(Node, frozen=True, kw_only=True):
     """A type as written: `percent`, `set<string>`."""
 
     name: str
     element: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item(Node):
+class Item(Node, frozen=True, kw_only=True):
     """One declaration or rule inside a policy."""
 
     annotations: tuple[Annotation, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Param(Item):
+class Param(Item, frozen=True, kw_only=True):
     """`param name: type = default range low..high`."""
 
     name: str
@@ -215,8 +195,7 @@ class Param(Item):
     high: Expr | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Let(Item):
+class Let(Item, frozen=True, kw_only=True):
     """`let name = expression`."""
 
     name: str
@@ -224,8 +203,7 @@ class Let(Item):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter(Node):
+class Parameter(Node, frozen=True, kw_only=True):
     """`x: memory`."""
 
     name: str
@@ -233,8 +211,7 @@ class Parameter(Node):
     type: TypeName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Function(Item):
+class Function(Item, frozen=True, kw_only=True):
     """`let name(x: memory) = expression`."""
 
     name: str
@@ -243,8 +220,7 @@ class Function(Item):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric(Item):
+class Metric(Item, frozen=True, kw_only=True):
     """`metric name: type = prometheus('query', node: "instance", refresh: 15s, max_age: 2min, min_coverage: 80%)`."""
 
     name: str
@@ -253,8 +229,7 @@ class Metric(Item):
     source: Call
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload(Item):
+class Workload(Item, frozen=True, kw_only=True):
     """`workload name = [ { cpu: 4cpu, gpu: 1, weight: 12% }, … ]`.
 
     `value` is a `SetLiteral` of `ObjectLiteral`s, or an expression of another type by mistake.
@@ -277,16 +252,14 @@ class MissingAction(Enum):
     KEEP = "keep"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnMissing(Node):
+class OnMissing(Node, frozen=True, kw_only=True):
     """`on missing pass|reject|neutral|skip|evict|keep|<points>`."""
 
     action: MissingAction
     points: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clause(Node):
+class Clause(Node, frozen=True, kw_only=True):
     """`require condition else "message" on missing …` or `reject …`; `is_require` distinguishes them."""
 
     is_require: bool
@@ -295,8 +268,7 @@ class Clause(Node):
     on_missing: OnMissing | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter(Item):
+class Filter(Item, frozen=True, kw_only=True):
     """`filter name when guard { clauses }`."""
 
     name: str
@@ -321,8 +293,7 @@ class ScoreForm(Enum):
     AVOID = "avoid"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score(Item):
+class Score(Item, frozen=True, kw_only=True):
     """`score|prefer|avoid name tier T weight W when guard = value normalize … on missing …`.
 
     `spread` is the smallest difference that `normalize minmax(spread)` still stretches; None is the default of the language.
@@ -340,8 +311,7 @@ class Score(Item):
     on_missing: OnMissing | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePreference(Item):
+class DevicePreference(Item, frozen=True, kw_only=True):
     """`prefer device name when guard = value`: which devices of the node come first."""
 
     name: str
@@ -350,16 +320,14 @@ class DevicePreference(Item):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginArgument(Node):
+class PluginArgument(Node, frozen=True, kw_only=True):
     """`name: value` inside `with { … }`: an expression, nested arguments, or a `SetLiteral` of expressions or of `ObjectLiteral`s."""
 
     name: str
     value: Expr | tuple[PluginArgument, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseEntry(Node):
+class BaseEntry(Node, frozen=True, kw_only=True):
     """`PLUGIN weight W with { … }`."""
 
     plugin: str
@@ -368,38 +336,33 @@ class BaseEntry(Node):
     arguments: tuple[PluginArgument, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base(Item):
+class Base(Item, frozen=True, kw_only=True):
     """`base kubernetes { entries }`."""
 
     entries: tuple[BaseEntry, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantum(Item):
+class Quantum(Item, frozen=True, kw_only=True):
     """`quantum 1`, or `quantum 1 tier 2`."""
 
     value: Expr
     tier: Expr | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TieKey(Node):
+class TieKey(Node, frozen=True, kw_only=True):
     """`expression asc|desc`."""
 
     value: Expr
     descending: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TieBreak(Item):
+class TieBreak(Item, frozen=True, kw_only=True):
     """`tie_break key, key`."""
 
     keys: tuple[TieKey, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VictimRule(Node):
+class VictimRule(Node, frozen=True, kw_only=True):
     """`never_evict when condition on missing …` or `only_evict when …`; `is_only` distinguishes them."""
 
     is_only: bool
@@ -407,15 +370,13 @@ class VictimRule(Node):
     on_missing: OnMissing | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preemption(Item):
+class Preemption(Item, frozen=True, kw_only=True):
     """`preemption { rules }`: which placed pods may have to leave for a governed pod."""
 
     rules: tuple[VictimRule, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level(Node):
+class Level(Node, frozen=True, kw_only=True):
     """`required "example.com/rack"`."""
 
     required: bool
@@ -433,8 +394,7 @@ class GroupWord(Enum):
     RESERVE = "reserve"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLine(Node):
+class GroupLine(Node, frozen=True, kw_only=True):
     """A line of a `group` block: `min_count 4`, `within required "rack"`, ….
 
     `value` belongs to MIN_COUNT and TIMEOUT, `levels` to WITHIN, `keys` to SPREAD_OVER, and `whole` (`disruption group`) to DISRUPTION.
@@ -447,8 +407,7 @@ class GroupLine(Node):
     whole: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group(Item):
+class Group(Item, frozen=True, kw_only=True):
     """`group by key { lines }`: what holds for groups of governed pods; each line is there at most once."""
 
     by: Expr | None
@@ -459,8 +418,7 @@ class Group(Item):
         return next((line for line in self.lines if line.word is word), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permit(Item):
+class Permit(Item, frozen=True, kw_only=True):
     """`permit name timeout 5min when guard { clauses }`: what must hold before a placed pod is bound."""
 
     name: str
@@ -473,28 +431,24 @@ class Permit(Item):
 # ── tests ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectField(Node):
+class ObjectField(Node, frozen=True, kw_only=True):
     """`name: value` of a test object; a nested object is a tuple of fields, a list of objects a `SetLiteral` of `ObjectLiteral`s."""
 
     name: str
     value: Expr | tuple[ObjectField, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectLiteral(Expr):
+class ObjectLiteral(Expr, frozen=True, kw_only=True):
     """`{ key: "dedicated", effect: "NoSchedule" }` in a list inside a test object or `with { … }`; only there."""
 
     fields: tuple[ObjectField, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TestStep(Node):
+class TestStep(Node, frozen=True, kw_only=True):
     """One line of a test; `test_steps` has what a line can be."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Test(Item):
+class Test(Item, frozen=True, kw_only=True):
     """`test "title" { steps }`."""
 
     __test__ = False
@@ -506,8 +460,7 @@ class Test(Item):
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Import(Node):
+class Import(Node, frozen=True, kw_only=True):
     """`import "shared.policy" as shared`."""
 
     path: String
@@ -515,8 +468,7 @@ class Import(Node):
     name_span: Span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy(Node):
+class Policy(Node, frozen=True, kw_only=True):
     """One policy: header, scope and items in file order. `scope_span` is all of `for pods where …`, None where that is left out."""
 
     name: String
@@ -527,8 +479,7 @@ class Policy(Node):
     items: tuple[Item, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class File(Node):
+class File(Node, frozen=True, kw_only=True):
     """One file: a policy with its tests; or a library (`policy` is None, `items` are lets, params); or tests only (`*_test.policy`).
 
     `lost` are the names that declarations with a syntax error would have declared. They count as declared, so there is no finding that they
@@ -540,7 +491,7 @@ class File(Node):
     items: tuple[Item, ...]
     tests: tuple[Test, ...]
     lost: frozenset[str] = frozenset()
-    words: int = field(default=0, compare=False)  # of its syntax, not of its meaning
+    words: int = 0
 
 
 _FIELDS: dict[type[Node], tuple[str, ...]] = {}  # of each kind of node, after its first use
@@ -583,6 +534,6 @@ def without_places(value: Any) -> Any:
 
 def _fields(kind: type[Node]) -> tuple[str, ...]:
     if kind not in _FIELDS:
-        said = (field.name for field in fields(kind) if field.compare)
-        _FIELDS[kind] = tuple(name for name in said if name != "span" and not name.endswith("_span"))
+        no_meaning = {"span", "words"}
+        _FIELDS[kind] = tuple(name for name in kind.__struct_fields__ if name not in no_meaning and not name.endswith("_span"))
     return _FIELDS[kind]

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from wharfinger.language import ast, test_steps
 from wharfinger.language.format_expressions import INDENT, WIDTH, key, name, one_line, pretty, pretty_object, string
@@ -18,15 +20,14 @@ from wharfinger.language.semantics.describe import quoted
 from wharfinger.language.test_steps import Expectation
 
 
-@dataclass(slots=True)
-class Margin:
+class PendingComments(msgspec.Struct):
     """The comments of a file that have not been written yet."""
 
     source: Source
     waiting: deque[Span]
 
     @classmethod
-    def of(cls, source: Source) -> Margin:
+    def of(cls, source: Source) -> PendingComments:
         """All comments of a file."""
         return cls(source, deque(tokens.comments(source)))
 
@@ -50,7 +51,7 @@ class Margin:
 
 def format_file(file: ast.File) -> str:
     """The formatted text of a file, comments kept; formatting it again changes nothing."""
-    return _Page(file.span.source, Margin.of(file.span.source)).written(statements(file))
+    return _Page(file.span.source, PendingComments.of(file.span.source)).written(statements(file))
 
 
 def canonical(file: ast.File) -> str:
@@ -84,9 +85,9 @@ def format_verified(file: ast.File) -> str:
 class _Page:
     """Text as it grows: lines, and where in the source the last thing written ended."""
 
-    def __init__(self, source: Source, margin: Margin | None) -> None:
+    def __init__(self, source: Source, comments: PendingComments | None) -> None:
         self.source = source
-        self.margin = margin
+        self.comments = comments
         self.lines: list[str] = []
         self.last_end = 0
 
@@ -123,7 +124,7 @@ class _Page:
     def _comments(self, offset: int, indent: str, *, first: bool) -> bool:
         """True if there were comments before a place; writes them on separate lines, with the blank lines between them."""
         begun = len(self.lines)
-        for comment in self.margin.before(offset) if self.margin else ():
+        for comment in self.comments.before(offset) if self.comments else ():
             if not first and self._blank_before(comment.start):
                 self._blank()
             self.lines.append(f"{indent}{comment.text}")
@@ -133,7 +134,7 @@ class _Page:
 
     def _write_comment_after(self, offset: int) -> None:
         """Write the comment behind a place on its line."""
-        comment: Span | None = self.margin.comment_after(offset) if self.margin else None
+        comment: Span | None = self.comments.comment_after(offset) if self.comments else None
         if comment:
             self.lines[-1] += f"  {comment.text}"
         self.last_end = max(self.last_end, comment.end if comment else offset)
@@ -143,7 +144,7 @@ class _Page:
             self.lines.append("")
 
     def _blank_before(self, offset: int) -> bool:
-        return self.margin is not None and self.margin.blank_between(self.last_end, offset)
+        return self.comments is not None and self.comments.blank_between(self.last_end, offset)
 
 
 def _apart(before: Statement, statement: Statement) -> bool:
@@ -153,8 +154,7 @@ def _apart(before: Statement, statement: Statement) -> bool:
     return before.group != statement.group or before.body is not None or statement.body is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """One statement: its place in the source, its text, and the statements in its braces where it has some.
 
     Statements with the same `group` have no blank line between them; an annotation is of the group of what it `annotates`. `head_end` is

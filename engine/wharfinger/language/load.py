@@ -11,14 +11,15 @@ import os
 import posixpath
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from wharfinger.errors import UsageError
 from wharfinger.language import ast
-from wharfinger.language.check import check
+from wharfinger.language.check import CheckedLibraries, check
 from wharfinger.language.check.conflicts import report_conflicts
 from wharfinger.language.check.context import Notes
 from wharfinger.language.check.lints import allowed_by
@@ -43,8 +44,7 @@ from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Catalogue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedText:
+class CheckedText(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of checking a text. `policy` is None if it has errors, or is a library or a file of tests.
 
     `title` is the name that its `policy` line gives, also where the rest has errors; None if none can be read. `without_policy` is
@@ -57,8 +57,7 @@ class CheckedText:
     needs: frozenset[str]
 
 
-@dataclass(slots=True, kw_only=True)
-class TextSet:
+class TextSet(msgspec.Struct, kw_only=True):
     """Texts by name; names are paths as far as imports are concerned. Without `imports`, texts cannot import each other.
 
     Such a text can import only the libraries of its authority.
@@ -66,7 +65,8 @@ class TextSet:
 
     texts: Mapping[str, bytes]
     imports: bool = True
-    _parsed: dict[str, tuple[ast.File | None, Diagnostics]] = field(default_factory=dict)
+    _parsed: dict[str, tuple[ast.File | None, Diagnostics]] = msgspec.field(default_factory=dict)
+    _libraries: CheckedLibraries = msgspec.field(default_factory=CheckedLibraries)
 
     def check(self, name: str, catalogue: Catalogue, diagnostics: Diagnostics, authority: Authority = CLUSTER) -> CheckedText:
         """The policy of one text with its tests and imports, owned by `authority`; errors are added to `diagnostics`."""
@@ -80,7 +80,7 @@ class TextSet:
             return CheckedText(policy=None, title=None, without_policy=True, needs=frozenset(needs))
         file = self._with_tests(name, file, diagnostics)
         files = imported(file, partial(self._fetch, needs, diagnostics, authority), diagnostics, _IMPORT_HELP_OF_SET)
-        policy = check(file, catalogue, diagnostics, dict(files), authority)
+        policy = check(file, catalogue, diagnostics, dict(files), authority, libraries=self._libraries)
         if policy is not None and file.policy is not None:
             report_conflicts([policy], allowed_by(file.policy), diagnostics)
         title = file.policy.name.value if file.policy is not None else None
@@ -147,7 +147,7 @@ def load_policies(
 
 
 def policy_files(paths: Iterable[str | Path]) -> list[str]:
-    """The names of the files of some paths, each once; raises `UsageError` for a path that is not there."""
+    """The names of the files of some paths, each once; raises `UsageError` for a path that does not exist."""
     found: dict[str, None] = {}
     for path in map(str, paths):
         if path != STDIN and Path(path).is_dir():
@@ -175,7 +175,7 @@ def _files_below(folder: str) -> list[str]:
 
 
 class Texts(Protocol):
-    """Where texts come from, by names that are paths."""
+    """A source of texts by their names, which are paths."""
 
     def exists(self, name: str) -> bool:
         """True if there is a text of that name."""
@@ -199,18 +199,18 @@ class OnDisk:
 Parse = Callable[[Source, Diagnostics], "ast.File | None"]
 
 
-@dataclass(slots=True, kw_only=True)
-class Loader:
+class Loader(msgspec.Struct, kw_only=True):
     """Files as they are read, by name; None for one that holds no policy text. `notes` keeps what checks find out."""
 
     catalogue: Catalogue
     authority: Authority = CLUSTER
-    texts: Texts = field(default_factory=OnDisk)
+    texts: Texts = msgspec.field(default_factory=OnDisk)
     parse: Parse = parse
     notes: Notes | None = None
-    diagnostics: Diagnostics = field(default_factory=Diagnostics)
-    files: dict[str, ast.File | None] = field(default_factory=dict)
-    wanted: list[str] = field(default_factory=list)
+    diagnostics: Diagnostics = msgspec.field(default_factory=Diagnostics)
+    files: dict[str, ast.File | None] = msgspec.field(default_factory=dict)
+    wanted: list[str] = msgspec.field(default_factory=list)
+    libraries: CheckedLibraries = msgspec.field(default_factory=CheckedLibraries)
 
     def add(self, name: str) -> None:
         """Reads a file, and the file of its tests or of what it tests."""
@@ -269,7 +269,7 @@ class Loader:
     def checked(self, file: ast.File) -> typed.Policy | None:
         """The typed policy of a file with its imports."""
         files = imported(file, self._fetch, self.diagnostics, _IMPORT_HELP)
-        return check(file, self.catalogue, self.diagnostics, dict(files), self.authority, self.notes)
+        return check(file, self.catalogue, self.diagnostics, dict(files), self.authority, self.notes, self.libraries)
 
     def _fetch(self, key: str) -> ast.File | str:
         if not key.endswith(SUFFIX):  # a diagnostic quotes its text, which must not be a secret

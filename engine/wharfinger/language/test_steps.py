@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+
+import msgspec
 
 from wharfinger.language import ast
 from wharfinger.language.report.diagnostics import Span
@@ -18,8 +19,7 @@ class ObjectKind(Enum):
     POD = "pod"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Object(ast.TestStep):
+class Object(ast.TestStep, frozen=True, kw_only=True):
     """`node a like b { fields }` / `pod web { fields }`."""
 
     kind: ObjectKind
@@ -30,8 +30,7 @@ class Object(ast.TestStep):
     fields: tuple[ast.ObjectField, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running(ast.TestStep):
+class Running(ast.TestStep, frozen=True, kw_only=True):
     """`running web_1 like web on a { fields }`."""
 
     name: str
@@ -43,8 +42,7 @@ class Running(ast.TestStep):
     fields: tuple[ast.ObjectField, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric(ast.TestStep):
+class Metric(ast.TestStep, frozen=True, kw_only=True):
     """`metric cpu5m { a: 40%, b: 90% age 3min }`: sample values by node; `ages` runs parallel (None: fresh)."""
 
     name: str
@@ -54,8 +52,7 @@ class Metric(ast.TestStep):
     ages: tuple[ast.Expr | None, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Param(ast.TestStep):
+class Param(ast.TestStep, frozen=True, kw_only=True):
     """`param name = value`: sets a param for this test."""
 
     name: str
@@ -63,8 +60,7 @@ class Param(ast.TestStep):
     value: ast.Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class At(ast.TestStep):
+class At(ast.TestStep, frozen=True, kw_only=True):
     """`at "2026-03-29T01:30:00Z"`: the time from here on."""
 
     text: ast.String
@@ -84,16 +80,14 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 YEARS = range(1970, 9999)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place(ast.TestStep):
+class Place(ast.TestStep, frozen=True, kw_only=True):
     """`place web`."""
 
     pod: str
     pod_span: Span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceGroup(ast.TestStep):
+class PlaceGroup(ast.TestStep, frozen=True, kw_only=True):
     """`place group training`: all pods of the test that are in the group, at once."""
 
     group: str
@@ -108,8 +102,7 @@ class GroupState(Enum):
     TOGETHER = "together"  # all placed members are on nodes with one value of a label
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectGroup(ast.TestStep):
+class ExpectGroup(ast.TestStep, frozen=True, kw_only=True):
     """`expect group training placed` · `… pending message "…"` · `… together in "example.com/rack"` (`key`)."""
 
     outcome: GroupState
@@ -148,8 +141,7 @@ ABOUT_PODS = frozenset(
 """The expectations whose subject is a pod that the test places."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expect(ast.TestStep):
+class Expect(ast.TestStep, frozen=True, kw_only=True):
     """`expect web on b`, or another of the sentences below.
 
     `expect web not on a` · `expect web pending message "…"` · `expect a rejected by rule message "…"` · `expect a accepted` ·
@@ -194,8 +186,7 @@ class Many(Enum):
     DEVICES = "list of devices"  # objects with `DEVICE_FIELDS`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(msgspec.Struct, frozen=True, kw_only=True):
     """A field of a test object; `keys` are the only keys it has, empty where any is possible."""
 
     form: Form

@@ -8,12 +8,12 @@ type-checked, documented, compiled and tested.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.language.semantics.catalogue import Attribute, Subject, Volatility

@@ -9,10 +9,12 @@ the eviction is requested, so a new leader cannot evict a second pod too early.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from wharfinger.crd.models import MAX_DRIFTED, AppPhase, Condition, DriftedPod, DriftPolicy, PolicyAppSpec
+from wharfinger.event_loop import in_slices
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event, Reference
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, PolicyApp, reference_of
@@ -34,8 +36,7 @@ PAUSE_RATIO = 4.0
 """After a check of a pod follows a pause that is this many times as long: a slow policy with many pods must not slow down the scheduler."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Governance:
+class Governance(Struct, frozen=True, kw_only=True):
     """The policy of an app, and whether it governs the app's pods (None if unknown)."""
 
     policy: str | None = None
@@ -44,8 +45,7 @@ class Governance:
     message: str = "the spec has no policy"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class Observed(Struct, frozen=True, kw_only=True):
     """The observed state of an app.
 
     `problem` is why the spec cannot be carried out (reason, message). `deployment` is the Deployment's metadata.generation and status, None
@@ -96,7 +96,7 @@ def status_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> dict[
 
 
 def message_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> str:
-    """Why the app is in this phase, for people; "" where there is nothing to say."""
+    """The message for the phase of an app; "" for none."""
     if observed.problem is not None:
         return observed.problem[1]
     if phase is AppPhase.RUNNING:
@@ -152,8 +152,7 @@ def _count(status: Mapping[str, Any], name: str) -> int:
     return int(status.get(name) or 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
+class Drift(Struct, frozen=True, kw_only=True):
     """The drifted pods of an app, None if it is not known; `movable` are the keys of those that another node would take."""
 
     pods: tuple[DriftedPod, ...] | None = None
@@ -169,8 +168,7 @@ class Drift:
         return f"{sentence}; no other node would take {stuck} of them" if stuck else sentence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _Known(Struct, frozen=True, kw_only=True):
     """The drift of an app, and the state that it was found in."""
 
     question: Any
@@ -203,14 +201,16 @@ class AppDrift:
             return known.drift
         found = []
         for pod in self._pods.of(app):
+            if pod.spec.node_name:
+                await in_slices(self._judge.precompute(pod), self._clock)
             began = self._clock.monotonic()
-            standing = self._judge.standing(pod, policy) if pod.spec.node_name else None
-            if standing is not None and standing.reasons:
-                found.append((pod, standing))
+            violation = self._judge.placed_pod_violation(pod, policy) if pod.spec.node_name else None
+            if violation is not None and violation.reasons:
+                found.append((pod, violation))
             await self._clock.sleep(PAUSE_RATIO * (self._clock.monotonic() - began))
         drift = Drift(
-            pods=tuple(_drifted(pod, standing) for pod, standing in found),
-            movable=tuple(key_of(pod) for pod, standing in found if standing.better is not None),
+            pods=tuple(_drifted(pod, violation) for pod, violation in found),
+            movable=tuple(key_of(pod) for pod, violation in found if violation.better is not None),
         )
         self._known[app] = _Known(question=question, cluster=cluster, at=now, drift=drift)
         return drift
@@ -256,6 +256,6 @@ class AppDrift:
         self._events.record_about(reference_of(app), Event(type=kind, reason=reason, action="Evict", note=note, related=related))
 
 
-def _drifted(pod: Any, standing: PolicyViolation) -> DriftedPod:
-    reasons = tuple(cut(reason, 1024) for reason in standing.reasons[:16])
+def _drifted(pod: Any, violation: PolicyViolation) -> DriftedPod:
+    reasons = tuple(cut(reason, 1024) for reason in violation.reasons[:16])
     return DriftedPod(pod=pod.metadata.name, node=pod.spec.node_name, reasons=reasons)

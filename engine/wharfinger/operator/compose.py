@@ -21,12 +21,11 @@ from wharfinger.kube.events import EventRecorder
 from wharfinger.kube.reflector import Informers
 from wharfinger.kube.refusals import NotFound
 from wharfinger.language.semantics.authority import TenantRights
-from wharfinger.operator.admitted_apps import MOST_APPS, AdmittedApps
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.app_status import AppDrift
 from wharfinger.operator.controller import AppPods, Controller, ObjectCache, key_of, run_all
 from wharfinger.operator.judgement import Judge
-from wharfinger.operator.policy_app import PolicyAppReconciler
+from wharfinger.operator.policy_app import MOST_APPS, AdmittedApps, PolicyAppReconciler
 from wharfinger.operator.preview import PreviewReconciler, Questions
 from wharfinger.operator.scheduling_policy import KIND, SOURCE, Policies, PolicyStatusReconciler, SchedulingPolicySource
 from wharfinger.policies.active import ActivePolicies

@@ -1,7 +1,7 @@
 """Controllers: the objects that they know, work queues of keys, and workers that reconcile the objects behind the keys.
 
 Only the leader's workers work. A failed key comes back after ever longer waits and does not hold up the others. The queue follows
-client-go's workqueue (util/workqueue/queue.go, Kubernetes 1.36): a key that is added while it waits is there once; one that is added
+client-go's workqueue (util/workqueue/queue.go, Kubernetes 1.36): a key that is added while it waits occurs once; one that is added
 while a worker has it comes back when the worker is done. So no two workers have the same key, and no change is missed.
 
           add                    get                     done
@@ -19,7 +19,6 @@ import heapq
 import itertools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -74,9 +73,8 @@ class Reconciled(Struct, frozen=True):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryLimits:
-    """The first and the longest wait after failures, in seconds; as client-go's DefaultTypedControllerRateLimiter but for the longest."""
+class RetryLimits(Struct, frozen=True, kw_only=True):
+    """The first and the longest wait after failures, in seconds; the first is that of client-go."""
 
     first: float = 0.005
     longest: float = 60.0
@@ -97,7 +95,7 @@ class WorkQueue:
         self._later: list[tuple[float, int, str]] = []
         self._due: dict[str, float] = {}
         self._order = itertools.count()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._stopped = False
 
     def __len__(self) -> int:
@@ -116,7 +114,7 @@ class WorkQueue:
             self._dirty.add(key)
         else:
             self._waiting[key] = self._clock.monotonic()
-            self._news.set()
+            self._changed.set()
         self._emit(KeyAdded(self.name))
 
     def add_after(self, key: str, seconds: float) -> None:
@@ -127,7 +125,7 @@ class WorkQueue:
         elif not self._stopped and due < self._due.get(key, float("inf")):
             self._due[key] = due
             heapq.heappush(self._later, (due, next(self._order), key))
-            self._news.set()
+            self._changed.set()
 
     def retry(self, key: str) -> float:
         """Seconds until the key comes back: each failure in a row doubles them."""
@@ -162,13 +160,13 @@ class WorkQueue:
             self._dirty.discard(key)
             if not self._stopped:
                 self._waiting[key] = self._clock.monotonic()
-        self._news.set()
+        self._changed.set()
 
     def stop(self) -> None:
         """Accepts and returns no more keys; those that wait are dropped."""
         self._stopped = True
         self._waiting.clear()
-        self._news.set()
+        self._changed.set()
 
     async def drained(self) -> None:
         """Waits until no key is being worked on."""
@@ -185,11 +183,11 @@ class WorkQueue:
 
     async def _changed_or(self, moment: float | None) -> None:
         """Waits until a key was added or finished, or the moment has come."""
-        self._news.clear()
+        self._changed.clear()
         if moment is None:
-            await self._news.wait()
+            await self._changed.wait()
             return
-        await until(self._news, self._clock, moment - self._clock.monotonic())
+        await until(self._changed, self._clock, moment - self._clock.monotonic())
 
 
 class Reconciler(Protocol):

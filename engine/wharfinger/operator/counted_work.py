@@ -52,12 +52,12 @@ class CountedWork:
         self._around += operations
 
     def effort(self, plugin: Plugin) -> Effort:
-        """Where the nodes are counted that a plugin is evaluated on."""
+        """The number of nodes that a plugin was evaluated on, which the caller updates."""
         if plugin not in self._rules:
             self._rules[plugin] = Effort(), _operations(plugin)
         return self._rules[plugin][0]
 
-    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — what is evaluated anew is counted by rule
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — what is evaluated again is counted by rule
         """The laps of a decision that begins."""
         self.add(DECISION)
         return _CountedLaps(self)

@@ -6,10 +6,10 @@ event loop run between them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Generator
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
 
 from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import CompiledPolicy
@@ -29,9 +29,8 @@ UNKNOWN_POLICY = "UnknownPolicy"
 ELSEWHERE = "PolicyGovernsOthers"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyViolation:
-    """Why a placed pod does not satisfy its policies on its node, and whether another node would take it."""
+class PolicyViolation(Struct, frozen=True, kw_only=True):
+    """The reasons against the node of a placed pod, by its policies, and a node that would take it, if any."""
 
     reasons: tuple[str, ...] = ()
     better: str | None = None
@@ -65,7 +64,7 @@ class Judge:
         return [profile.chain for profile in self._scheduler.profiles]
 
     def snapshot(self) -> Snapshot:
-        """The cluster as it is, at the present second."""
+        """The cluster at the present second."""
         return self._scheduler.snapshot()
 
     @property
@@ -89,8 +88,8 @@ class Judge:
             return False, ELSEWHERE, f'policy "{policy}" does not govern these pods{scope}'[:1000]
         return True, GOVERNS, f'policy "{policy}" decides where these pods go'
 
-    def standing(self, pod: objects.Pod, policy: str | None = None) -> PolicyViolation | None:
-        """Whether a policy (None: all policies) allows a placed pod on its node; None if the scheduler does not know the pod as placed."""
+    def placed_pod_violation(self, pod: objects.Pod, policy: str | None = None) -> PolicyViolation | None:
+        """The violation of a policy (None: of all policies) by a placed pod; None if the scheduler does not know the pod as placed."""
         chain = self.chain_of(pod.spec.scheduler_name)
         snapshot = self.snapshot()
         placed = snapshot.placed(PodView(pod).uid)
@@ -101,6 +100,12 @@ class Judge:
         reasons = tuple(reason for each in asked for reason in violations(each, view, row, snapshot))
         better = self._decider(pod.spec.scheduler_name, chain).decide(snapshot, _unplaced(pod)).node if reasons else None
         return PolicyViolation(reasons=reasons, better=better)
+
+    def precompute(self, pod: objects.Pod) -> Generator[None]:
+        """The steps of work that `standing` would do at once otherwise: reading the devices and volumes of all nodes."""
+        chain = self.chain_of(pod.spec.scheduler_name)
+        if chain is not None:
+            yield from self._decider(pod.spec.scheduler_name, chain).precompute(self.snapshot, _unplaced(pod))
 
     def _decider(self, name: str, chain: Chain) -> Decider:
         """A decider apart from the scheduler's own, whose cache is for the pods that wait; small, as pods of apps have few templates."""
@@ -116,7 +121,7 @@ def _unplaced(pod: objects.Pod) -> PodView:
 
 
 def violations(policy: CompiledPolicy, pod: PodView, row: int, snapshot: Snapshot) -> list[str]:
-    """Why the filters of a policy reject a pod on one node, a sentence each; the pod itself is not counted there."""
+    """The sentences of the filters of a policy that reject a pod on one node; the pod itself is not counted there."""
     bound = BoundPolicy(policy, pod, snapshot)
     rows = np.array([row], np.intp)
     found = []

@@ -34,7 +34,7 @@ from wharfinger.operator.scheduling_policy import text_of
 from wharfinger.policies.candidate import Outcome, build
 
 MAX_MEMORY_BYTES = 768 * 2**20
-"""Bytes that a process may write to; a usual text takes a tenth of it, most of which is NumPy."""
+"""Bytes that a process may write to; a usual text takes a tenth of it, mostly for NumPy."""
 READY = b"ready\n"
 _MAX_REFUSAL_LENGTH = 8192  # characters of a refusal: enough for twenty findings
 _NICENESS = 10  # decisions come first

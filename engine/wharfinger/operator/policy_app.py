@@ -2,12 +2,14 @@
 
 Each reconcile starts from what the informers know, writes what is missing or different, and ends with the status. It may be interrupted
 anywhere: the next one finds existing objects by their names. Teardown removes the policy last, so that pods are governed as long as there
-are any.
+are any. Only the oldest apps of a namespace are acted upon, as many as the settings allow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -24,7 +26,6 @@ from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.report.wording import count
 from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.operator import app_objects, app_status
-from wharfinger.operator.admitted_apps import AdmittedApps
 from wharfinger.operator.app_objects import NoPolicy, NotOurs, apply_if_different, is_app_of, living, remove
 from wharfinger.operator.app_status import AppDrift, Drift
 from wharfinger.operator.controller import AppPods, ObjectCache, key_of, with_transition_times
@@ -38,7 +39,60 @@ LOOK_LATER = 1.5
 LOOK_SOON = 0.25
 """Seconds between two reconciles of an app that waits for its own policy to decide, or for its objects to be deleted."""
 
+MOST_APPS = 100
+"""The default number of apps of a namespace that are acted upon, the oldest ones. Each app costs the scheduler a reconcile every few
+seconds, and its policy memory; a namespace need not have a ResourceQuota."""
+
+TOO_MANY = "TooManyApps"
+
+Age = tuple[float, str]
+"""The time of creation and the name of an app: the order in which apps are admitted."""
+
 _REFUSED = (refusals.Invalid, refusals.BadRequest)
+
+
+class AdmittedApps:
+    """The apps of each namespace by age. `admitted` is called with the key of an app for which there is room now."""
+
+    def __init__(self, most: int, admitted: Callable[[str], None]) -> None:
+        self._most = most
+        self._admitted = admitted
+        self._ages: dict[str, list[Age]] = defaultdict(list)
+
+    def add(self, app: PolicyApp) -> None:
+        """Counts an app; one that is counted already changes nothing."""
+        ages, age = self._ages[app.metadata.namespace], _age(app.metadata)
+        place = bisect_left(ages, age)
+        if place == len(ages) or ages[place] != age:
+            ages.insert(place, age)
+
+    def discard(self, app: PolicyApp) -> None:
+        """Stops counting an app, and admits the one that has waited longest."""
+        meta = app.metadata
+        ages, age = self._ages[meta.namespace], _age(meta)
+        place = bisect_left(ages, age)
+        if place == len(ages) or ages[place] != age:
+            return
+        del ages[place]
+        if place < self._most <= len(ages):
+            self._admitted(f"{meta.namespace}/{ages[self._most - 1][1]}")
+        if not ages:
+            del self._ages[meta.namespace]
+
+    def refusal(self, app: PolicyApp) -> tuple[str, str] | None:
+        """(reason, sentence) why an app is not acted upon; None if it is."""
+        namespace = app.metadata.namespace
+        ages = self._ages.get(namespace, [])
+        if bisect_left(ages, _age(app.metadata)) < self._most:
+            return None
+        return TOO_MANY, (
+            f"namespace {namespace} has {len(ages):,} PolicyApps, and the scheduler acts upon the {self._most:,} oldest of a namespace "
+            "(limits.policyApps); it acts upon this one once others are deleted, or the limit is higher"
+        )
+
+
+def _age(meta: ObjectMeta) -> Age:
+    return (0.0 if meta.creation_timestamp is None else meta.creation_timestamp.timestamp(), meta.name)
 
 
 class InlinePolicies:

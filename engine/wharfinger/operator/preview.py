@@ -11,11 +11,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 from pydantic import ValidationError
 
 from wharfinger.builtins import CATALOGUE
@@ -71,8 +70,7 @@ _REASONS: Mapping[type[Exception], str] = {PolicyError: "InvalidPolicy", Unknown
 """Reasons for which there is no answer, by error; that of any other error is `InvalidQuestion`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreviewQuestion:
+class PreviewQuestion(Struct, frozen=True, kw_only=True):
     """The pods to place, the objects made with them, and the chain that decides; `note` describes how the question was understood."""
 
     pods: tuple[PodView, ...]
@@ -96,8 +94,9 @@ class Questions:
 
         UnknownObject, UsageError, PolicyError or InvalidObject if it cannot be evaluated, ApiError of the writer.
         """
-        expansion = self._expanded(await self._workload(meta, spec))
-        _of_class(expansion.pods, self._cluster())
+        cluster = self._cluster()
+        expansion = await self._thread.run_without_rest(_expanded, *await self._workload(meta, spec), cluster)
+        _of_class(expansion.pods, cluster)
         if not self._judge.rights.trusted:
             _reach_no_others(expansion.pods[:1])  # all are of one template
             _drain_no_others(spec)
@@ -119,7 +118,8 @@ class Questions:
 
     # ── the pods ──
 
-    async def _workload(self, meta: ObjectMeta, spec: PlacementPreviewSpec) -> objects.AnyObject:
+    async def _workload(self, meta: ObjectMeta, spec: PlacementPreviewSpec) -> tuple[dict[str, Any], type[objects.AnyObject]]:
+        """The workload as the API server has it, and its kind."""
         if spec.workload_ref is not None:
             found, kind = await self._referred(meta.namespace, spec.workload_ref)
         else:
@@ -128,10 +128,13 @@ class Questions:
         if spec.replicas is not None:
             counts = ("parallelism", "completions") if kind is objects.Job else ("replicas",)
             found = {**found, "spec": {**(found.get("spec") or {}), **dict.fromkeys(counts, spec.replicas)}}
-        size = len(msgspec.json.encode((found.get("spec") or {}).get("template")))
+        try:
+            size = len(msgspec.json.encode((found.get("spec") or {}).get("template")))
+        except RecursionError:
+            raise UsageError("the template of the pods is nested too deeply to be read") from None
         if size > MAX_TEMPLATE_BYTES:
             raise UsageError(f"the template of the pods has {size:,} bytes; at most {MAX_TEMPLATE_BYTES:,} are previewed")
-        return decode.convert(found, kind)
+        return found, kind
 
     async def _referred(self, namespace: str, ref: WorkloadRef) -> tuple[dict[str, Any], type[objects.AnyObject]]:
         try:
@@ -143,13 +146,6 @@ class Questions:
             return await self._writer.get(path.format(namespace, ref.name)), kind
         except refusals.NotFound:
             raise UnknownObject(f"there is no {ref.kind} {ref.name} in namespace {namespace}") from None
-
-    def _expanded(self, workload: objects.AnyObject) -> workloads.Expansion:
-        """The pods of a workload, at most `MAX_PODS`: they are made on the event loop, and a user must not block the scheduler."""
-        try:
-            return workloads.expand(Objects(by_kind={type(workload): (workload,)}), self._cluster(), most=MAX_PODS)
-        except InvalidObject as error:
-            raise UsageError(f"{error}; set spec.replicas to the number to place") from error
 
     def _cluster(self) -> Objects:
         """The priority classes that the pods are looked up in."""
@@ -180,6 +176,15 @@ class Questions:
                 self._compiled.pop(next(iter(self._compiled)))
             self._compiled[key] = await self._thread.run_without_rest(compiled, wanted.source, dict(wanted.params), authority)
         return self._compiled[key]
+
+
+def _expanded(plain: dict[str, Any], kind: type[objects.AnyObject], cluster: Objects) -> workloads.Expansion:
+    """The pods of a workload, at most `MAX_PODS`; InvalidObject if it cannot be read, UsageError if there are more pods or claims."""
+    workload = decode.convert(plain, kind)
+    try:
+        return workloads.expand(Objects(by_kind={kind: (workload,)}), cluster, most=MAX_PODS)
+    except InvalidObject as error:
+        raise UsageError(f"{error}; set spec.replicas to the number to place") from error
 
 
 def _of_class(pods: Sequence[objects.Pod], cluster: Objects) -> None:
@@ -255,7 +260,7 @@ def compiled(text: str, params: Mapping[str, str], authority: Authority) -> Comp
     return cost.affordable(compile_policy(policy, params))
 
 
-class Rests:
+class Pauses:
     """The pauses after answers: of all namespaces together, and of each, so that many questions of one do not keep the others waiting."""
 
     def __init__(self) -> None:
@@ -287,7 +292,7 @@ class PreviewReconciler:
         self._questions = questions
         self._clock = clock
         self._answered: dict[str, tuple[Any, Any]] = {}
-        self._rests = Rests()
+        self._pauses = Pauses()
 
     async def reconcile(self, key: str) -> float | None:
         """Seconds until the next reconcile; None if the preview is deleted."""
@@ -304,13 +309,13 @@ class PreviewReconciler:
         began = self._clock.monotonic()
         if self._answered.get(key) != (question, revision):
             is_new = self._answered.get(key, (None,))[0] != question
-            rest = self._rests.left(preview.metadata.namespace, began, is_new=is_new)
+            rest = self._pauses.left(preview.metadata.namespace, began, is_new=is_new)
             if rest > 0:
                 return rest
             try:
                 await self._answer(preview, expires)
             finally:
-                self._rests.add(preview.metadata.namespace, began, self._clock.monotonic())
+                self._pauses.add(preview.metadata.namespace, began, self._clock.monotonic())
             self._answered[key] = (question, revision)
         return min(REFRESH, max(expires - self._clock.now(), 0.0))
 

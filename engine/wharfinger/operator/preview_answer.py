@@ -6,10 +6,11 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wharfinger.crd.models import MAX_PLACEMENTS, MAX_PODS, MAX_PODS_WITH_DEVICES, MAX_RULES, NearestMiss, PlacementCount, RuleCount
 from wharfinger.errors import UnknownObject, UsageError
@@ -28,17 +29,16 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import cut
 from wharfinger.operator.counted_work import MAX_OPERATIONS, CountedWork, within
 from wharfinger.simulate import placing
-from wharfinger.what_if.drain import Drain, Fate, drain_steps
+from wharfinger.what_if.drain import Drain, Fate, drain_ahead, drain_steps
 from wharfinger.what_if.further_pods import further_groups, grouped
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added
 
 _MAX_REASONS = 8
 MAX_DRAIN_STEPS = 5 * MAX_PODS
-"""Steps of a drain, about one decision each: pods that wait are tried again after every step, and the scheduler goes on meanwhile."""
+"""Steps of a drain, about one decision each: pods that wait are tried again after every step, and the scheduler continues meanwhile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIf:
+class WhatIf(Struct, frozen=True, kw_only=True):
     """The supposed changes of the cluster, and whether further pods are counted."""
 
     nodes: tuple[NodesLike, ...] = ()
@@ -46,25 +46,22 @@ class WhatIf:
     capacity: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Miss:
-    """Why a pod finds no node, for the first such pod."""
+class Miss(Struct, frozen=True, kw_only=True):
+    """The reasons of the first pod that finds no node."""
 
     message: str
     rules: tuple[RuleCount, ...]
     nearest: NearestMiss | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FurtherCapacity:
+class FurtherCapacity(Struct, frozen=True, kw_only=True):
     """The number of further pods that fit, and why the next one does not; "" if the limit ended the count."""
 
     count: int
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drained:
+class Drained(Struct, frozen=True, kw_only=True):
     """The number of pods that leave drained nodes and are created again, that are placed, and that may not leave.
 
     PodDisruptionBudgets forbid it for some, `kubectl drain` without flags refuses others.
@@ -76,8 +73,7 @@ class Drained:
     refused: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The node of each pod (None where no node fits), in the order of the decisions; `drained` is what becomes of pods of drained nodes.
 
     `devices` are those of each pod that gets some, as text.
@@ -138,7 +134,7 @@ def answered(  # noqa: PLR0913, PLR0917 — the question, and its namespace
     pods: Sequence[PodView],
     made: Sequence[objects.AnyObject] = (),
     namespace: str | None = None,
-    what_if: WhatIf = WhatIf(),
+    what_if: WhatIf = WhatIf(),  # noqa: B008 — it is frozen
     *,
     most: int = MAX_OPERATIONS,
 ) -> Generator[None, None, Answer]:
@@ -147,7 +143,7 @@ def answered(  # noqa: PLR0913, PLR0917 — the question, and its namespace
     `made` are objects that belong to the pods: their ReplicaSet, their claims.
 
     For users of one `namespace` (None: for anyone) disruption budgets of other namespaces do not count: which pods a budget
-    covers depends on labels that these users may not see. UnknownObject for a node that is not there, UsageError for a drain of more than
+    covers depends on labels that these users may not see. UnknownObject for a node that does not exist, UsageError for a drain of more than
     `MAX_PODS` pods.
     """
     work = CountedWork()
@@ -168,6 +164,7 @@ def worked_out(  # noqa: PLR0913, PLR0917 — as above
         _forget_budgets_of_others(state, namespace)
     for obj in made:
         state.put(obj)
+        yield
     _check_nodes(state.snapshot(), what_if, to_all=namespace is None)
     supposed = SupposedChanges(state)
     yield from added(supposed, what_if.nodes)
@@ -211,6 +208,7 @@ def _drained(
 
     UsageError after `MAX_DRAIN_STEPS`.
     """
+    yield from drain_ahead(decider, supposed, drain, pods)
     found: Drain = yield from _bounded(drain_steps(decider, supposed, drain, waiting=pods))
     chain = decider.chain
     asked = {each.pod: each for each in found.pods if not each.source}
@@ -246,7 +244,7 @@ def _bounded(steps: Generator[None, None, Drain]) -> Generator[None, None, Drain
 
 
 def _check_nodes(snapshot: Snapshot, what_if: WhatIf, *, to_all: bool) -> None:
-    """Raises UnknownObject for a node that is not there, with the nearest name unless that is not for all; UsageError for too many pods."""
+    """UnknownObject for a missing node, with the nearest name unless that is not for all; UsageError for too many pods."""
     for name in (*(wanted.model for wanted in what_if.nodes), *what_if.drain):
         if not to_all and snapshot.row(name) is None:
             raise UnknownObject(f"there is no node {name}")
@@ -270,6 +268,7 @@ def _further(decider: Decider, state: ClusterState, pods: Sequence[PodView]) -> 
     for count, (pod, claims) in enumerate(itertools.islice(workload.further(state), MAX_PODS)):
         for claim in claims:
             state.put(claim)
+        yield from placing.reading_ahead(decider, world, [pod])
         decision = decider.decide(state.snapshot(), world.claimed(pod))
         if decision.node is None:
             return FurtherCapacity(count=count, message=cut(decision.message, 4000))

@@ -1,8 +1,8 @@
 """SchedulingPolicies: a source of policies in every replica, and the reconciler that writes their status.
 
 While the definition is missing, the scheduler runs with the policies of other sources, reports it, and reads SchedulingPolicies as soon as
-they appear. `status.lastKnownGood` repeats the version that decides, so that a process that starts while the spec is broken can go on with
-it. The status has what the policy store reports and how many pods the policy governs. Counts follow the cluster, every few seconds at
+they appear. `status.lastKnownGood` repeats the version that decides, so that a process that starts while the spec is broken can continue
+with it. The status has what the policy store reports and how many pods the policy governs. Counts follow the cluster, every few seconds at
 most. A status is written only if it has changed.
 """
 
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from wharfinger.compiler.program import CompiledPolicy
@@ -119,9 +120,9 @@ class SchedulingPolicySource:
                         sink.offer(SOURCE, texts)
                 elif why != reported:
                     offered = None
-                    sink.lose(SOURCE, NOT_INSTALLED if self._absent() else f"SchedulingPolicies cannot be read: {why}")
+                    sink.mark_unreadable(SOURCE, NOT_INSTALLED if self._absent() else f"SchedulingPolicies cannot be read: {why}")
                 reported = why
-            await self._news(reported)
+            await self._wait_for_change(reported)
 
     def _texts(self) -> dict[str, PolicyText]:
         """The text of each resource; the same value as before for one of which only the status has changed.
@@ -142,14 +143,14 @@ class SchedulingPolicySource:
         return {name: text for name, (_, text) in found.items()}
 
     def _about(self, policy: SchedulingPolicy) -> Reference | None:
-        """What events about the policy are about: of one that an app has brought along the app, and so in its namespace."""
+        """The object of events about the policy: for the inline policy of an app the app, so that they are in its namespace."""
         key = app_key_of(policy)
         if key is None:
             return reference_of(policy)
         app = self._cache.get("PolicyApp", key)
         return None if app is None else reference_of(app)
 
-    async def _news(self, reported: str | None) -> None:
+    async def _wait_for_change(self, reported: str | None) -> None:
         """Waits until a policy changes, or until `refused` returns another reason than before."""
         while not await until(self._changed, self._clock, _POLL_SECONDS):
             if KIND in self._cache.synced_kinds and self._refused() != reported:
@@ -222,16 +223,16 @@ class PodCensus:
         self._pods = pods
         self._clock = clock
         self._found: Census = {}
-        self._rests_until = 0.0
+        self._paused_until = 0.0
         self.revision = -1
         """The revision of the pods that were counted."""
 
     def taken(self) -> Generator[None, None, Census]:
         """A generator of steps that returns the pods, perhaps as they were before the last changes."""
-        if self.revision != self._pods.pods_revision and self._clock.monotonic() >= self._rests_until:
+        if self.revision != self._pods.pods_revision and self._clock.monotonic() >= self._paused_until:
             revision, counting = self._pods.pods_revision, TimedSteps(_by_template(list(self._pods.known_pods)), self._clock)
             self._found, self.revision = (yield from counting.run()), revision
-            self._rests_until = self._clock.monotonic() + PAUSE_RATIO * counting.seconds
+            self._paused_until = self._clock.monotonic() + PAUSE_RATIO * counting.seconds
         return self._found
 
 
@@ -244,9 +245,8 @@ def _by_template(pods: Sequence[PodView]) -> Generator[None, None, Census]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Counted:
-    """What was counted for a policy: the state that it was counted in, the fields of the status, and the seconds that it took."""
+class _Counted(Struct, frozen=True, kw_only=True):
+    """The counts of a policy: the state in which they were made, the fields of the status, and the seconds that they took."""
 
     question: Any
     counts: dict[str, Any]

@@ -2,7 +2,7 @@
 
 Two policies of one name cannot both hold, nor two that contradict each other about a built-in plugin. Policies of the cluster come before
 those of namespaces; otherwise the first one stays: first those that keep their name, by age; then new ones, in the order of sources and
-keys. A policy that has to give way goes on with the version it had before, if that contradicts no other.
+keys. A policy that has to give way continues with the version it had before, if that contradicts no other.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Claim:
     since: float = 0.0
 
     @property
-    def seniority(self) -> tuple[bool, bool, float, tuple[int, str]]:
+    def precedence(self) -> tuple[bool, bool, float, tuple[int, str]]:
         """The sort key of claims; smaller ones choose first. No namespace may keep a policy of the cluster out."""
         goes_on = self.since > 0 and (self.held is None or self.held.name == self.candidate.name)
         return self.candidate.authority.namespace is not None, not goes_on, self.since, self.place
@@ -55,7 +55,7 @@ class _Taken:
     by_name: dict[tuple[bool, str], CompiledPolicy] = field(default_factory=dict)
 
     def objection(self, mode: Mode, policy: CompiledPolicy) -> str:
-        """Why a policy cannot hold together with the others; "" if it can."""
+        """The reason why a policy cannot be in effect together with the others; "" if it can."""
         shadow = mode is Mode.SHADOW
         other = self.by_name.get((shadow, policy.name))
         if other is not None and policy.authority.restricted:
@@ -79,28 +79,28 @@ def choose(claims: Sequence[Claim]) -> list[Choice]:
     """
     taken = {profile: _Taken() for claim in claims for profile in claim.profiles}
     chosen: dict[tuple[int, str], Choice] = {}
-    for claim in sorted(claims, key=lambda claim: (claim.mode is Mode.SHADOW, *claim.seniority)):
-        mine = [taken[profile] for profile in sorted(claim.profiles)]
-        choice = chosen[claim.place] = _choice(claim, mine)
+    for claim in sorted(claims, key=lambda claim: (claim.mode is Mode.SHADOW, *claim.precedence)):
+        of_profiles = [taken[profile] for profile in sorted(claim.profiles)]
+        choice = chosen[claim.place] = _choice(claim, of_profiles)
         if choice.policy is not None:
-            for there in mine:
+            for there in of_profiles:
                 there.by_name[claim.mode is Mode.SHADOW, choice.policy.name] = choice.policy
     return [chosen[claim.place] for claim in claims]
 
 
-def _choice(claim: Claim, mine: Sequence[_Taken]) -> Choice:
+def _choice(claim: Claim, of_profiles: Sequence[_Taken]) -> Choice:
     if claim.mode is Mode.OFF:
         return Choice(policy=None)
-    objection = _objection(claim, claim.candidate, mine)
+    objection = _objection(claim, claim.candidate, of_profiles)
     if not objection:
         return Choice(policy=claim.candidate)
-    if claim.held is not None and claim.held is not claim.candidate and not _objection(claim, claim.held, mine):
+    if claim.held is not None and claim.held is not claim.candidate and not _objection(claim, claim.held, of_profiles):
         return Choice(policy=claim.held, objection=objection)
     return Choice(policy=None, objection=objection)
 
 
-def _objection(claim: Claim, policy: CompiledPolicy, mine: Sequence[_Taken]) -> str:
-    return next((sentence for there in mine if (sentence := there.objection(claim.mode, policy))), "")
+def _objection(claim: Claim, policy: CompiledPolicy, of_profiles: Sequence[_Taken]) -> str:
+    return next((sentence for there in of_profiles if (sentence := there.objection(claim.mode, policy))), "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from wharfinger.event_loop import Backoff
 from wharfinger.framework.cluster_event import NO_EVENT
@@ -58,8 +59,7 @@ class Suspended(Plugin):
 SUSPENDED = Suspended()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetSettings:
+class BudgetSettings(Struct, frozen=True, kw_only=True):
     """`seconds` that a policy may take of a decision, 0 for no limit; `pauses` until a suspended policy is tried again.
 
     `timer` returns the CPU time of the thread in seconds.
@@ -70,8 +70,7 @@ class BudgetSettings:
     timer: Callable[[], float] = time.thread_time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspension:
+class Suspension(Struct, frozen=True, kw_only=True):
     """A suspended policy: the seconds it took of the last decision, and the seconds of the pause.
 
     `since` is seconds since 1970.
@@ -333,7 +332,7 @@ class PolicyStopwatch:
         self._inner = inner
 
     def effort(self, plugin: Plugin) -> Effort | None:
-        """Where `inner` keeps a plugin's effort."""
+        """The effort of a plugin, as `inner` keeps it."""
         return None if self._inner is None else self._inner.effort(plugin)
 
     def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:

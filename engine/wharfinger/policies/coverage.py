@@ -7,8 +7,9 @@ Whether a condition can be missing is in its type, so a coverage of 100 % is alw
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from wharfinger.compiler.interpreter import SKIP, Interpreter
 from wharfinger.language.report.diagnostics import Span
@@ -25,8 +26,7 @@ class Truth(Enum):
     MISSING = "missing"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Covered:
+class Covered(Struct, frozen=True, kw_only=True):
     """A clause, a `when` or a score: the answers its type allows, and those that some test produced."""
 
     policy: str
@@ -48,8 +48,7 @@ def covered_fraction(coverage: Iterable[Covered]) -> float:
     return sum(len(point.seen & set(point.possible)) for point in points) / possible if possible else 1.0
 
 
-@dataclass(slots=True)
-class _Point:
+class _Point(Struct):
     rule: str
     at: Span
     possible: tuple[Truth, ...]

@@ -15,10 +15,10 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import watchfiles
+from msgspec import Struct
 
 from wharfinger.framework.policy_status import Mode, PolicySink, PolicyText
 from wharfinger.language.files import MAX_BYTES, NONE_MEANT, SUFFIX
@@ -30,8 +30,7 @@ MOUNTS = Path("/proc/self/mountinfo")
 _ATTEMPTS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class Contents(Struct, frozen=True, kw_only=True):
     """The files of a folder by their path in it: content, or why it cannot be read.
 
     `lost` is the reason why the folder cannot be read, "" if it can be read.
@@ -179,7 +178,7 @@ class FolderSource:
                 return
             self._offered = found
             if found.lost:
-                sink.lose(self.name, found.lost)
+                sink.mark_unreadable(self.name, found.lost)
             else:
                 sink.offer(self.name, self._texts(found.files), notes=found.notes)
 

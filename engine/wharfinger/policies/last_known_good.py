@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from wharfinger.language.files import replacing
 
@@ -19,8 +20,7 @@ FORMAT = 1
 _MAX_BYTES = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """The input to build a policy again. `texts` are by name, its own under `name`; `params` are those of the text itself.
 
     `namespace` is the one that owns the policy, None for the cluster.

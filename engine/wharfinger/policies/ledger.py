@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wharfinger.framework.policy_status import Finding, FormerText, Mode, PolicySource, PolicyStatus, PolicyText, Result, SourceStatus
 from wharfinger.language.files import NONE_MEANT
@@ -18,8 +20,7 @@ from wharfinger.policies.last_known_good import LastKnownGood, Record, latest
 _NUMBER = re.compile(r"\d+")
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Entry:
+class Entry(Struct, eq=False, kw_only=True):
     """The text that a source offers under a key, and the version in force.
 
     `candidate` is the last version that was accepted by itself; `held` the one that decides since `since`, or the one that was restored
@@ -118,7 +119,7 @@ class Entry:
 
     @property
     def status(self) -> PolicyStatus:
-        """The status of the entry, as it is shown."""
+        """The shown status of the entry."""
         held = None if self.mode is Mode.OFF else self.held
         outcome = self.outcome or Outcome(version=None)
         findings = outcome.findings
@@ -154,8 +155,7 @@ class Entry:
         return FormerText(content=held.text.content, params=held.text.params, generation=held.text.generation, since=self.since or 0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Supply:
+class Supply(Struct, frozen=True, kw_only=True):
     """A source, the profiles that its policies decide in, and values for their params."""
 
     source: PolicySource
@@ -163,8 +163,7 @@ class Supply:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(Struct, frozen=True, kw_only=True):
     """The last offer of a source: its texts, or None and why it cannot be read."""
 
     texts: Mapping[str, PolicyText] | None
@@ -172,8 +171,7 @@ class Offer:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """A text to be built, among the others of its source."""
 
     entry: Entry
@@ -240,19 +238,22 @@ class Ledger:
         found = [] if self._has(source) else self._kept(source)
         return [self._job(self._entry(record.source, record.key, text_of(record, self._rights)), record) for record in found]
 
-    def _changed(self, source: str, texts: Mapping[str, PolicyText]) -> list[Job]:
+    def to_build(self, source: str, texts: Mapping[str, PolicyText]) -> list[str]:
+        """The keys of the texts of a source that are new or not as they were built."""
         by_name = {text.name: text.content for text in texts.values()}
-        shared = TextSet(texts=by_name, imports=self.supplies[source].source.imports)
+        known = ((key, text, self.entries.get((source, key))) for key, text in _wanted_texts(texts).items())
+        return [key for key, text, entry in known if entry is None or _differs(entry, text, by_name)]
+
+    def _changed(self, source: str, texts: Mapping[str, PolicyText]) -> list[Job]:
+        supply = self.supplies[source]
+        shared = TextSet(texts={text.name: text.content for text in texts.values()}, imports=supply.source.imports)
+        build = frozenset(self.to_build(source, texts))
         jobs = []
         for key, text in _wanted_texts(texts).items():
-            entry = self.entries.get((source, key))
-            if entry is None:
-                entry = self._entry(source, key, text)
-            elif not _differs(entry, text, by_name):
-                entry.text = text  # another mode or generation needs no compilation
-                continue
-            entry.text = text
-            jobs.append(Job(entry=entry, text=text, texts=shared, params=self.supplies[source].params))
+            entry = self.entries.get((source, key)) or self._entry(source, key, text)
+            entry.text = text  # another mode or generation alone needs no compilation
+            if key in build:
+                jobs.append(Job(entry=entry, text=text, texts=shared, params=supply.params))
         return jobs
 
     def _entry(self, source: str, key: str, text: PolicyText) -> Entry:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import WharfingerError
@@ -32,8 +33,7 @@ _COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
 _TOLERANCE = 1e-9  # points are sums and quotients of floats; an author writes 33.3 for 33.333…
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """One expectation that does not hold: where, one sentence, and lines that show why."""
 
     at: Span
@@ -41,8 +41,7 @@ class Failure:
     details: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(Struct, frozen=True, kw_only=True):
     """One test and what failed in it."""
 
     policy: str
@@ -56,8 +55,7 @@ class Result:
         return not self.failures
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """All tests of all policies, in the order of the files."""
 
     results: tuple[Result, ...]
@@ -71,7 +69,7 @@ class Report:
 
 
 def check(scenario: Scenario, step: test_steps.Expect) -> Failure | None:
-    """Why an expectation does not hold; None if it holds."""
+    """The failure of an expectation; None if it holds."""
     attempt = _attempt(scenario, step)
     if attempt is None:
         return Failure(at=step.span, sentence="nothing has been placed that this could be about")
@@ -172,7 +170,7 @@ def _held(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fail
 
 
 def check_group(scenario: Scenario, step: test_steps.ExpectGroup) -> Failure | None:
-    """Why an expectation about a group does not hold; None if it holds."""
+    """The failure of an expectation about a group; None if it holds."""
     tried = scenario.groups.get(step.group)
     if tried is None:
         return Failure(at=step.span, sentence=f"the group {step.group} has not been placed")
@@ -259,9 +257,8 @@ def _why_not(scenario: Scenario, attempt: Attempt, name: str) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rejection:
-    """Why a rule rejects a node: the sentence, and the condition of the clause if the rule is the policy's own."""
+class _Rejection(Struct, frozen=True, kw_only=True):
+    """The reason of a rule that rejects a node: the sentence, and the condition of the clause if the rule is the policy's own."""
 
     rule: str
     sentence: str

@@ -8,11 +8,14 @@ objects reads them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.builtins.signature import NO_POINTS
 from wharfinger.compiler.interpreter import Interpreter
@@ -234,8 +237,7 @@ def claim_manifests(pod: str, fields: Fields, held: Sequence[Device] | None = No
 Compiling = Callable[[typed.Policy, Mapping[str, Any]], CompiledPolicy]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """One `place`: the decision, and the cluster just before it.
 
     `devices` are the names of the devices that the pod got. Where preemption made room for the pod, decision and cluster are those after
@@ -252,8 +254,7 @@ class Attempt:
     devices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupAttempt:
+class GroupAttempt(Struct, frozen=True, kw_only=True):
     """One `place group`: the group as it was, the answer, and the placements of its waiting members, by name."""
 
     group: Group
@@ -428,7 +429,7 @@ class Scenario:
     def _member(self, pod: PodView, node: str | None, message: str) -> Attempt:
         """The attempt of a member of a group, which gets its node from the group's placement, or none."""
         decision, snapshot = self._decide(pod)
-        decision = replace(decision, node=node, row=None if node is None else snapshot.row(node), message=message, victims=())
+        decision = dataclasses.replace(decision, node=node, row=None if node is None else snapshot.row(node), message=message, victims=())
         self.last = Attempt(
             decision=decision,
             evicted=(),

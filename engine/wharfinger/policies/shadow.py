@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
@@ -31,8 +32,7 @@ MAX_CELLS = 5_000_000
 """Node × rule results that a shadow caches: a tenth of what a deciding chain may."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disagreement:
+class Disagreement(Struct, frozen=True, kw_only=True):
     """A decision that the shadow would have made otherwise: chosen nodes (None: no node fits) and feasible nodes of both."""
 
     pod: str
@@ -46,8 +46,7 @@ class Disagreement:
     policy_revision: str
 
 
-@dataclass(slots=True, kw_only=True)
-class ShadowReport:
+class ShadowReport(Struct, kw_only=True):
     """The comparison of a shadow policy with the decisions; `unseen` were not compared. The last disagreements are kept."""
 
     policy: str
@@ -73,7 +72,7 @@ class _Shadow:
         self._decider = Decider(chain, MAX_CELLS, self._measured)
 
     def pauses(self, now: float) -> bool:
-        """True if the shadow took too long lately and does not compare now; `now` is a monotonic time."""
+        """True if the shadow took too long recently and does not compare now; `now` is a monotonic time."""
         until = self._allowance.suspended_until
         if until is not None and now >= until:
             self._allowance.try_again()

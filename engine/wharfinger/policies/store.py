@@ -1,7 +1,7 @@
 """The policy store: what sources offer becomes the set of policies that decides.
 
 Texts are built in a thread, only those that have changed; the finished set is handed over on the event loop in one step. While a set is
-being built the former one decides, and what is offered meanwhile waits for its turn.
+being built the former one decides, and what is offered meanwhile waits for its turn. Namespaces have turns of their own.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.event_loop import BuildThread, free_one_by_one, until
@@ -21,6 +21,7 @@ from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Poli
 from wharfinger.policies.active import ActivePolicies, Choice, Claim, activated, choose
 from wharfinger.policies.candidate import Outcome, build, tried
 from wharfinger.policies.ledger import Job, Ledger, Offer, Records, Supply
+from wharfinger.policies.namespace_turns import NamespaceTurns
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
@@ -38,7 +39,7 @@ RETRY = 15.0
 """Seconds after an unexpected error until what was offered is built again."""
 
 REVIEW = 15.0
-"""Seconds between two trials of the policies that hold, on the cluster as it is."""
+"""Seconds between two trials of the policies that hold, on the present cluster."""
 
 MAX_REVIEWED = 20
 """Policies that are tried each time: a tenth of a second in a thread."""
@@ -150,6 +151,7 @@ class PolicyStore:
         self._statuses_before: dict[tuple[str, str], PolicyStatus] | None = None
         self._held_back: list[object] | None = None
         self._scheduling: Scheduling = _NO_SCHEDULING
+        self._turns = NamespaceTurns()
         self.build_thread = BuildThread(clock)
         self.all_sources_known = asyncio.Event()
         self.active = ActivePolicies(chains=dict(chains), shadows={profile: {} for profile in chains})
@@ -188,7 +190,7 @@ class PolicyStore:
         self._pending[source] = Offer(texts=dict(texts), notes=notes)
         self._offered.set()
 
-    def lose(self, source: str, why: str) -> None:
+    def mark_unreadable(self, source: str, why: str) -> None:
         """Note that a source cannot be read; its former texts stay. Returns at once."""
         self._pending[source] = Offer(texts=None, why=why)
         self._offered.set()
@@ -234,7 +236,7 @@ class PolicyStore:
         return None if known is None else _as_of_now(known, self._scheduling.suspended)
 
     def named(self, name: str) -> list[PolicyStatus]:
-        """Those of `statuses` that are policies of that name, without a look at the others."""
+        """The statuses of the policies with that name; reads no others."""
         if self._statuses_before is not None:
             known = [status for status in self._statuses_before.values() if status.name == name]
         else:
@@ -273,9 +275,12 @@ class PolicyStore:
             while self._pending:
                 self._offered.clear()
                 self._statuses_before = self._statuses_now()
-                pending, self._pending = self._pending, {}
+                pending, now = self._pending, self._pending
+                self._pending = {}
+                if self.all_sources_known.is_set():  # nothing is decided before, and everything is built together
+                    now, self._pending = self._turns.divided(pending, self._ledger)
                 try:
-                    await self._reload(pending)
+                    await self._reload(now)
                 except Exception:
                     self._pending = pending | self._pending
                     raise
@@ -283,7 +288,7 @@ class PolicyStore:
                     self._statuses_before = None
 
     async def keep_reviewing(self) -> None:
-        """Try the policies that hold on the cluster as it is: all now, then some every `REVIEW` seconds, until cancelled."""
+        """Try the policies that hold on the present cluster: all now, then some every `REVIEW` seconds, until cancelled."""
         most = None
         while True:
             try:
@@ -294,7 +299,7 @@ class PolicyStore:
             await self._clock.sleep(REVIEW)
 
     async def review(self, most: int | None = None) -> None:
-        """Try policies that hold on the cluster as it is: all, or of many the `most` whose turn it is."""
+        """Try policies that hold on the present cluster: all, or of many the next `most` in turn."""
         async with self._building:
             sample = self._scheduling.sample()
             entries = [entry for entry in self._ledger if entry.held is not None]

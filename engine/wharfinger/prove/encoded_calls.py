@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import z3
+from msgspec.structs import replace
 
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
@@ -263,7 +263,7 @@ _CALLS: Mapping[str, Callable[..., Value]] = {
 
 
 MODELLED = frozenset(_CALLS) | {"tolerates", "taints", "age"}
-"""Functions of which everything is known."""
+"""Functions that are encoded exactly."""
 
 
 # ── functions in examples ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,10 +7,11 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import z3
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wharfinger.compiler import reads
 from wharfinger.compiler.program import CompiledPolicy
@@ -34,16 +35,14 @@ class Unmodelled(Exception):  # not a failure of the program but a verdict
         super().__init__(describe(expr))
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an expression is read: at a node, and inside a selection for the placed pod that is called `item`."""
+class Place(Struct, frozen=True):
+    """The place of an expression: a node, and inside a selection the placed pod that is called `item`."""
 
     node: int
     item: str | None = None
 
 
-@dataclass(slots=True)
-class Selection:
+class Selection(Struct):
     """Selections that select the same pods, with a number for them."""
 
     encoder: Encoder
@@ -51,8 +50,7 @@ class Selection:
     number: int
 
 
-@dataclass(slots=True)
-class EncodedExpression:
+class EncodedExpression(Struct):
     """An expression that was given a term, for the comparison with the interpreter."""
 
     policy: CompiledPolicy
@@ -61,8 +59,7 @@ class EncodedExpression:
     value: Value
 
 
-@dataclass(slots=True)
-class Shared:
+class Shared(Struct):
     """The state that the encoders of several policies share in one world."""
 
     world: World
@@ -150,7 +147,7 @@ class Encoder(ABC):
         return self._texts[id(expr)]
 
     def _let(self, expr: typed.LetRef) -> typed.Expr:
-        """The value of a let, written out; a long one is replaced by a name made of its text, because lets can double many times."""
+        """The value of a let, written out; a long one is replaced by a name made from its text, because lets can double many times."""
         if expr.name not in self._written:
             value = self._filled(self.lets[expr.name])
             text = describe(value)
@@ -167,7 +164,7 @@ class Encoder(ABC):
         if isinstance(expr, typed.MetricRef):
             return replace(expr, name=self.sample_name(expr.name))
         changes: dict[str, Any] = {}
-        for name in expr.__dataclass_fields__:
+        for name in expr.__struct_fields__:
             part = getattr(expr, name)
             if isinstance(part, typed.Expr):
                 changes[name] = self._filled(part)
@@ -295,4 +292,4 @@ def _samples(call: typed.Call) -> list[str]:
 
 def _named_by_content(part: typed.Entries | typed.Workload) -> typed.Entries | typed.Workload:
     """A table without its name, or a workload whose name says what it holds."""
-    return replace(part, name=None) if isinstance(part, typed.Entries) else replace(part, name=str(part.requests))
+    return part.named(None) if isinstance(part, typed.Entries) else replace(part, name=str(part.requests))

@@ -8,10 +8,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import z3
+from msgspec.structs import replace
 
 from wharfinger.builtins import texts
 from wharfinger.compiler.interpreter import holds

@@ -11,11 +11,11 @@ out before it is shown.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 import z3
+from msgspec import Struct
 
 Condition: TypeAlias = Any
 """A bool, or a z3 term of sort Bool."""
@@ -88,8 +88,7 @@ def number_of(term: Any) -> Fraction:
     return Fraction(term.as_fraction()) if z3.is_rational_value(term) else Fraction(term.as_long())
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """The value of an expression: a term, where it is present, and for a number the interval it is in and whether it is whole."""
 
     term: Term

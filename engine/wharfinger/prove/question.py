@@ -8,11 +8,11 @@ z3 is given a budget in units of its own work, and a fixed seed, so that the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import z3
+from msgspec import Struct
 
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
@@ -46,8 +46,7 @@ class Verdict(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The verdict about one statement.
 
     `counterexample` is a `test` block in the language, formatted; it fails as a test of `fails_with`, the name of a policy's file.
@@ -69,16 +68,14 @@ class Answer:
         return f"not so: {self.statement}\n\n# fails with {self.fails_with}\n{self.counterexample}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Side(Struct, frozen=True, kw_only=True):
     """A policy of a statement: as it was compiled, and with the conditions of the statement typed together with it."""
 
     text: EditablePolicy
     policy: typed.Policy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class Statement(Struct, frozen=True, kw_only=True):
     """A statement about policies.
 
     `violations` are the conditions under which it is false; each is solved separately. `shown` writes the expectations that a test of an

@@ -7,7 +7,9 @@ same diagnostics.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import reads
@@ -117,8 +119,7 @@ class EditablePolicy:
         return Trial(policy=policy, passed=policy_tests.run([policy]).results[0].passed, attempt=scenario.last)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(Struct, frozen=True, kw_only=True):
     """A test block that ran: whether it passed, and how its pod was placed."""
 
     policy: typed.Policy

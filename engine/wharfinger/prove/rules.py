@@ -10,10 +10,10 @@ taints that a node would rather not have, and how full a node is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import z3
+from msgspec import Struct
 
 from wharfinger.compiler.rules import CompiledScore
 from wharfinger.framework import extension
@@ -63,8 +63,7 @@ def accepts(encoder: Encoder, index: int) -> Condition:
     return implied(governs(encoder), both(*(passes(encoder, rule, index) for rule in encoder.policy.filters)))
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """The result of a score for a node: `weighted` points where it `counts`; its raw value, and whether it is present."""
 
     counts: Condition
@@ -75,7 +74,7 @@ class Counted:
 
 
 def state(encoder: Encoder, rule: typed.Score, index: int) -> tuple[Condition, Term, Condition]:
-    """Where a score applies to a node, its raw value, and whether it has one."""
+    """Whether a score applies to a node, whether it has a value there, and the raw value."""
     value = encoder.value(rule.value, Place(index))
     applying = both(governs(encoder), encoder.in_force(rule.when, rule.value), encoder.true(rule.when, Place(index)))
     return applying, value.term, both(value.present, _finite(encoder.world, value))
@@ -247,7 +246,7 @@ def _tie(encoder: Encoder, winner: int, loser: int) -> Condition:
 
 
 def _tie_value(encoder: Encoder, key: Any, index: int) -> tuple[Condition, Term]:
-    """Where a key of the tie break has a value, and the value."""
+    """Whether a key of the tie break has a value, and the value."""
     value = encoder.value(key, Place(index))
     term = value.term
     if isinstance(term, bool) or z3.is_bool(term):
@@ -290,7 +289,7 @@ def _points_of_example(world: World, name: str, index: int) -> Term | None:
 
 
 def differences(a: Encoder, b: Encoder) -> list[Condition]:
-    """Conditions, one of which is true whenever two policies rank nodes that both accept, or evict pods, differently."""
+    """Conditions; one of them is true whenever two policies rank nodes that both accept, or evict pods, differently."""
     found = _score_differences(a, b)
     extras = [any((encoder.policy.base, encoder.policy.tie_break, encoder.policy.quantum, encoder.policy.victims)) for encoder in (a, b)]
     if any(extras):
@@ -309,7 +308,7 @@ def differences(a: Encoder, b: Encoder) -> list[Condition]:
 
 
 def _score_differences(a: Encoder, b: Encoder) -> list[Condition]:
-    """Conditions, one of which is true whenever the scores of two policies give different totals.
+    """Conditions; one of them is true whenever the scores of two policies give different totals.
 
     Scores are compared one by one, in the order in which they are added: a sum of float64 depends on it.
     """
@@ -344,7 +343,7 @@ def _differ(a: tuple[Condition, Any], b: tuple[Condition, Any]) -> Condition:
 
 
 def evictions(a: Encoder, b: Encoder) -> list[Condition]:
-    """Where an example shows that evictions differ: the pod fits nowhere but in the place of a pod that one policy lets leave."""
+    """The condition of an example of different evictions: the pod fits only in the place of a pod that one policy allows to evict."""
     if not (a.policy.victims or b.policy.victims):
         return []
     world = a.world

@@ -6,7 +6,8 @@ A condition of a statement holds where it is true, and not where it is missing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from wharfinger.compiler.program import CompiledPolicy, text_of_permits_and_groups
 from wharfinger.errors import UnknownObject, UsageError
@@ -148,7 +149,7 @@ def _named_policies(sides: Sequence[Side]) -> str:
 
 
 def _further_sides(compiled: CompiledPolicy, others: Sequence[CompiledPolicy]) -> tuple[Side, ...]:
-    """The other policies of a statement; raises UsageError for one that is there twice."""
+    """The other policies of a statement; raises UsageError for one that occurs twice."""
     names = [compiled.name, *(each.name for each in others)]
     again = next((name for number, name in enumerate(names) if name in names[:number]), None)
     if again is not None:

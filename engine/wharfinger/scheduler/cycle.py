@@ -50,30 +50,30 @@ class SchedulingCycle:
         self._preemptor = preemptor
         self._budget = budget
         self._emit = cluster.ports.emit
-        self._ahead: deque[tuple[QueuedPod, Generator[None, None, None]]] = deque()
+        self._precomputed: deque[tuple[QueuedPod, Generator[None, None, None]]] = deque()
 
     @property
     def busy(self) -> bool:
         """True while work is under way ahead of the decision about a pod."""
-        return bool(self._ahead)
+        return bool(self._precomputed)
 
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped. Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it."""
         if queued.pod.demand.may_claim or queued.pod.object.spec.volumes:
-            steps = queued.profile.decider.ahead(self._cluster.snapshot, queued.pod)
+            steps = queued.profile.decider.precompute(self._cluster.snapshot, queued.pod)
             if next(steps, self) is None:
-                self._ahead.append((queued, steps))
+                self._precomputed.append((queued, steps))
                 return
         self._decide(queued)
 
     def advance(self, ends_at: float) -> None:
-        """Go on until the monotonic time `ends_at` with the work ahead of decisions, and decide about pods for which it is done."""
-        while self._ahead:
-            queued, steps = self._ahead[0]
+        """Continue until the monotonic time `ends_at` with the work ahead of decisions, and decide about pods for which it is done."""
+        while self._precomputed:
+            queued, steps = self._precomputed[0]
             for _ in steps if queued.place is Place.IN_FLIGHT else ():
                 if self._clock.monotonic() >= ends_at:
                     return
-            self._ahead.popleft()
+            self._precomputed.popleft()
             if queued.place is Place.IN_FLIGHT:  # else it was deleted meanwhile
                 self._decide(queued)
             if self._clock.monotonic() >= ends_at or not self._binding.room.is_set():
@@ -81,21 +81,19 @@ class SchedulingCycle:
 
     def cancel(self) -> None:
         """Give up the work ahead of decisions; the pods wait as if they had not been tried."""
-        while self._ahead:
-            queued, steps = self._ahead.popleft()
+        while self._precomputed:
+            queued, steps = self._precomputed.popleft()
             steps.close()
             self._queue.put_back(queued)
 
     def _decide(self, queued: QueuedPod) -> None:
         if self._skipped(queued):
             return
-        started = self._clock.monotonic()
         try:
             if self._held(queued):
                 return
-            decision = self._decision(queued)
-            queued.stages["decide"] = spent = self._clock.monotonic() - started
-            if self._budget.decided(decision.evaluation.lineup.governing, spent) and self._held(queued):
+            decision, suspends = self._decision(queued)
+            if suspends and self._held(queued):
                 return
             self._emit(Decided(queued.profile.name, decision))
             if decision.aborted:
@@ -104,19 +102,21 @@ class SchedulingCycle:
                 self._rejected(queued, decision)
             else:
                 self._place(queued, decision.node, decision)
-        except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the other pods go on
+        except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the other pods continue
             self._failures.error(queued, error)
 
-    def _decision(self, queued: QueuedPod) -> Decision:
-        """The decision about a pod. One that raises counts for the budgets of policies too: it may have taken long."""
-        started, snapshot = self._clock.monotonic(), self._cluster.snapshot()
+    def _decision(self, queued: QueuedPod) -> tuple[Decision, bool]:
+        """(the decision about a pod, whether it suspends a policy). One that raises counts for budgets too: it may have taken long."""
+        started, snapshot, chain = self._clock.monotonic(), self._cluster.snapshot(), queued.profile.chain
+        decision = None
         self._budget.deciding()
         try:
-            return queued.profile.decider.decide(snapshot, queued.pod)
-        except Exception:
-            governing = queued.profile.chain.lineup(queued.pod, snapshot).governing
-            self._budget.decided(governing, self._clock.monotonic() - started)
-            raise
+            decision = queued.profile.decider.decide(snapshot, queued.pod)
+        finally:
+            queued.stages["decide"] = spent = self._clock.monotonic() - started
+            lineup = chain.lineup(queued.pod, snapshot) if decision is None else decision.evaluation.lineup
+            suspends = self._budget.decided(lineup.governing, spent)
+        return decision, suspends
 
     def _skipped(self, queued: QueuedPod) -> bool:
         """True if there is nothing to decide: the pod is terminating, placed, or waits for its victims."""
@@ -187,6 +187,6 @@ class SchedulingCycle:
         node = self._cluster.snapshot().nominated_to(pod.uid) or pod.nominated_node
         if not node:
             return False
-        self._cluster.state.denominate(pod)
+        self._cluster.state.remove_nomination(pod)
         self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
         return True

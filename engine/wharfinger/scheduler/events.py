@@ -76,7 +76,7 @@ class GroupAttemptEnded(Struct, frozen=True, kw_only=True):
 
 
 class GroupSearchBegun(Struct, frozen=True):
-    """A search for a group begins, on the state as it is now: for a place, or with `others` for the pods that must leave.
+    """A search for a group begins on the present state: for a place, or with `others` for the pods that must leave.
 
     `others` are the groups of which preemption takes all pods at once.
     """

@@ -262,7 +262,7 @@ class ClusterFeed:
         if pod.nominated_node:
             if pod.nominated_node != before:
                 self._state.nominate(pod, pod.nominated_node)
-        elif before and self._state.denominate(pod):
+        elif before and self._state.remove_nomination(pod):
             self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=before))
 
     def _pod_gone(self, pod: PodView) -> None:

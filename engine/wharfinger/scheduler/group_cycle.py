@@ -1,15 +1,16 @@
 """The scheduling cycle of a group: from the queue to assumed placements of its members, or a reason why there are none.
 
 A group is decided as a whole. Either as many members as it needs are assumed at once, and each of them is bound by the binding cycle, or
-nothing changes. An attempt is a generator of short steps, so that other pods are placed while a long search goes on; one group is tried at
-a time.
+nothing changes. An attempt is a generator of short steps, so that other pods are placed while a long search continues; one group is tried
+at a time. Without a long search, what comes after the group in the queue waits for the end of its attempt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 from wharfinger.emit import Failed
 from wharfinger.errors import CycleAborted
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
     from wharfinger.scheduler.status import Failures, GroupStatus
 
+IN_ORDER_SECONDS = 0.1
+"""Seconds of CPU time of a search for a small group for which pods wait that come after it in the queue."""
 MAX_SEARCHES = 3
 """Searches in one attempt: what a search in slices finds may be taken by others meanwhile."""
 OVERTAKEN = f"the nodes that were found for the group were taken by other pods {MAX_SEARCHES} times while it was placed"
@@ -56,8 +59,7 @@ class _Held(Exception):
     """The group waits for suspended policies; the text names them."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Attempt:
+class _Attempt(Struct, kw_only=True):
     """An attempt under way: the members by uid, and how long its searches took.
 
     `governing` are the policies that govern a member, computed on first use; `passed` the suspended ones that are known to govern none.
@@ -100,24 +102,31 @@ class GroupCycle:
         self._budget = budget
         self._status = status
         self._preemptor = preemptor
-        self._search = GroupSearch(cluster, budget.stopwatch(None), budget.settings.timer)
+        self._timer = budget.settings.timer
+        self._search = GroupSearch(cluster, budget.stopwatch(None), self._timer)
         self.reservations = Reservations(cluster, queue, self._search)
         self._entry: QueuedGroup | None = None
         self._steps: Steps | None = None
         self._tried: _Attempt | None = None
+        self._takes_long = False
 
     @property
     def busy(self) -> bool:
         """True while a group is being tried."""
         return self._steps is not None
 
+    @property
+    def may_be_passed(self) -> bool:
+        """True if pods may be placed now that come after the group that is being tried: it takes a long search, or there is none."""
+        return self._takes_long or not self.busy
+
     def start(self, entry: QueuedGroup) -> None:
         """Begin with a group that was just popped; `advance` does the work."""
-        self._entry, self._tried = entry, None
+        self._entry, self._tried, self._takes_long = entry, None, False
         self._steps = self._attempt(entry)
 
     def advance(self, ends_at: float) -> None:
-        """Go on with the attempt under way until the monotonic time `ends_at`; in the end its members are bound, or wait again."""
+        """Continue with the attempt under way until the monotonic time `ends_at`; in the end its members are bound, or wait again."""
         steps, entry = self._steps, self._entry
         if steps is None or entry is None:
             return
@@ -129,7 +138,7 @@ class GroupCycle:
                     return
         except StopIteration:
             self._end()
-        except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the others go on
+        except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the others continue
             self._end()
             self._failed(entry, error)
 
@@ -249,10 +258,26 @@ class GroupCycle:
         finally:
             steps.close()
 
+    def _keeping_order(self, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
+        """The same steps; other pods may pass the group once these have taken `IN_ORDER_SECONDS` of CPU time."""
+        ends_at = self._timer() + IN_ORDER_SECONDS
+        try:
+            while True:
+                next(steps)
+                self._takes_long = self._timer() >= ends_at
+                yield
+        except StopIteration as finished:
+            found: Found = finished.value
+            return found
+        finally:
+            steps.close()
+
     def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int | None]]:
         """The answer of the search, and the revision of the state that it is about; None if its members are assumed already."""
         for pod in attempt.group.kinds:
-            yield from attempt.profile.decider.ahead(self._cluster.snapshot, pod)
+            for _ in attempt.profile.decider.precompute(self._cluster.snapshot, pod):
+                self._takes_long = True
+                yield
         if is_small(attempt.group):
             keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)
             self._emit(self._begun(attempt))
@@ -266,9 +291,11 @@ class GroupCycle:
                     self._forget(attempt, kept)
                     raise
                 return answer, None if kept else self._cluster.snapshot().revision
+        self._takes_long = not is_small(attempt.group)
         yield
         self._emit(self._begun(attempt))
-        answer, revision = yield from self._until_held(attempt, self._search.in_steps(attempt.profile, attempt.group))
+        steps = self._until_held(attempt, self._search.in_steps(attempt.profile, attempt.group))
+        answer, revision = yield from (steps if self._takes_long else self._keeping_order(steps))
         self._emit(GroupSearched(attempt.group, answer))
         return answer, revision
 
@@ -423,7 +450,7 @@ class GroupCycle:
                 self._take_nominations_back(group)
                 nominated = {}
         if group.terms.reserve:
-            said = yield from self._until_held(attempt, self.reservations.consider(attempt.profile, group))
+            said = yield from self._keeping_order(self._until_held(attempt, self.reservations.consider(attempt.profile, group)))
             message = f"{message}. {said}" if said else message
         if entry.stale:
             self._groups.put_back(entry)
@@ -460,7 +487,7 @@ class GroupCycle:
         others = tuple(self._groups.index.taken_whole())
         started = self._clock.monotonic()
         self._emit(self._begun(attempt, others))
-        found = yield from self._until_held(attempt, self._search.preempting(attempt.profile, group, others))
+        found = yield from self._keeping_order(self._until_held(attempt, self._search.preempting(attempt.profile, group, others)))
         self._emit(GroupSearched(group, found))
         attempt.searched += self._clock.monotonic() - started
         return found
@@ -488,7 +515,7 @@ class GroupCycle:
         """Take back nominations of members that do not help the group."""
         for pod in group.waiting:
             node = self._cluster.snapshot().nominated_to(pod.uid)
-            if node is not None and self._cluster.state.denominate(pod):
+            if node is not None and self._cluster.state.remove_nomination(pod):
                 self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
 
     def _rejected(self, attempt: _Attempt, message: str, rejectors: frozenset[Plugin], nominated: Mapping[str, str] | None = None) -> Steps:

@@ -1,4 +1,4 @@
-"""Where a group goes, found without making other pods wait; and the nodes that are kept free for one that finds no place.
+"""The search for the nodes of a group, in steps between which other pods are placed; and the nodes reserved for a group without a place.
 
 A search assumes members on the state in sequence, which other code must not see. So a search on the state itself has to end before anything
 else happens: that is how a small group is placed, within `DIRECT_SEARCH_SECONDS` seconds of CPU time. A search that takes longer, or is
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.evaluation.cycle import Decider
@@ -129,7 +129,7 @@ class GroupSearch:
         if decider is None or decider.chain is not profile.chain:
             decider = self._deciders[profile.name] = Decider(profile.chain, stopwatch=self._stopwatch)
         for pod in group.kinds:
-            yield from decider.ahead(copy.snapshot, pod)
+            yield from decider.precompute(copy.snapshot, pod)
         return decider
 
     def drop(self) -> None:
@@ -186,7 +186,7 @@ class _Checks:
         self._far: dict[bytes, bool] = {}  # templates of which a filter reads other nodes
 
     def passes(self, pod: PodView, node: str, snapshot: Snapshot) -> bool:
-        """True if the member fits on the node, as far as that may have changed."""
+        """True if the member fits on the node, if that may have changed."""
         row = snapshot.row(node)
         if row is None:
             return False
@@ -202,8 +202,7 @@ class _Checks:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class Reservation(Struct, frozen=True, kw_only=True):
     """The reservation for a group: its members' nodes, its start and end (monotonic), and the text about it."""
 
     key: str
@@ -219,7 +218,7 @@ class Reservations:
 
     A stream of small pods can take every place that becomes free, so that a large group never finds enough of them at once. So members of
     the largest waiting group are nominated to nodes that others are expected to leave first: pods of no higher priority then count them
-    there. Members take no more than they request. A reservation ends a minute after the time at which the group is expected to fit, if
+    there. Members take at most what they request. A reservation ends a minute after the time at which the group is expected to fit, if
     that is known, otherwise after the timeout of the group; never later than an hour. Then other groups have their turn, and the group gets
     no reservation for as long as it had one.
     """
@@ -273,7 +272,7 @@ class Reservations:
         """End the reservation, and try pods again that wait for the nodes."""
         held, self.held = self.held, None
         for pod, node in () if held is None else held.members:
-            if self._cluster.snapshot().nominated_to(pod.uid) == node and self._cluster.state.denominate(pod):
+            if self._cluster.snapshot().nominated_to(pod.uid) == node and self._cluster.state.remove_nomination(pod):
                 self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
 
     def _hold(self, group: Group, size: int, expected: Expected, text: str) -> None:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
@@ -59,7 +59,7 @@ class LiveExplanations:
     async def of(self, scheduler: Scheduler, key: str, nodes: Sequence[str] = ()) -> ExplainedPod:
         """The explanation of a pod (`namespace/name`) at this time.
 
-        UnknownObject for a pod or node that is not there, UsageError for a pod of another scheduler, ExplanationBusy after `TIMEOUT`.
+        UnknownObject for a pod or node that does not exist, UsageError for a pod of another scheduler, ExplanationBusy after `TIMEOUT`.
         """
         async with self._taking_turns():
             pod, chain = _question(scheduler, key)
@@ -157,8 +157,7 @@ def _question(scheduler: Scheduler, key: str) -> tuple[PodView, Chain]:
     return (pod if placed is None else placed[1]), profile.chain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnOtherNode:
+class OnOtherNode(Struct, frozen=True, kw_only=True):
     """A pod that is on another node than the scheduler has it on."""
 
     pod: str
@@ -166,8 +165,7 @@ class OnOtherNode:
     actual: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrongSum:
+class WrongSum(Struct, frozen=True, kw_only=True):
     """A node whose sum of requested resources is not the sum over its pods."""
 
     node: str
@@ -175,8 +173,7 @@ class WrongSum:
     actual: Demand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """The differences. `missing_…` is in the API server alone, `extra_…` in the scheduler alone; pods by `namespace/name`.
 
     `assumed` are pods with the nodes that were chosen for them, whose binding the watch has not shown yet: no difference, unless they stay.
@@ -198,9 +195,8 @@ class Comparison:
         return not any((self.missing_nodes, self.extra_nodes, self.missing_pods, self.extra_pods, self.other_node, self.wrong_sums))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheContents:
-    """What a state has at one moment: placed pods (True: assumed), and by row the names of nodes, what is requested, and the pods."""
+class CacheContents(Struct, frozen=True, kw_only=True):
+    """The contents of a state at one moment: placed pods (True: assumed), and by row the names, requested amounts and pods of nodes."""
 
     placements: tuple[tuple[PodView, bool], ...]
     names: tuple[str, ...]
@@ -209,7 +205,7 @@ class CacheContents:
     pod_count: NDArray[np.int64]
 
     def sums(self, row: int) -> Demand:
-        """What is requested on a node by resource, and the number of its pods; without zeros."""
+        """The requested amount of each resource on a node, and the number of its pods; without zeros."""
         amounts = [*zip(self.resources, self.requested[:, row].tolist(), strict=True), ("pods", int(self.pod_count[row]))]
         return {resource: amount for resource, amount in amounts if amount}
 
@@ -249,13 +245,13 @@ def compare(contents: CacheContents, nodes: Sequence[Node], pods: Iterable[Pod])
 
 
 def _wrong_sums(contents: CacheContents, nodes: Iterable[Node]) -> Iterable[WrongSum]:
-    """The nodes whose sums, kept by adding and subtracting, differ from sums computed anew."""
-    anew = ClusterState()
+    """The nodes whose sums, kept by adding and subtracting, differ from sums computed again."""
+    state = ClusterState()
     for node in nodes:
-        anew.add_node(node)
+        state.add_node(node)
     for pod, _ in contents.placements:
-        anew.add_pod(pod)
-    fresh = contents_of(anew)
+        state.add_pod(pod)
+    fresh = contents_of(state)
     rows = {name: row for row, name in enumerate(fresh.names)}
     for name, row in sorted((name, row) for row, name in enumerate(contents.names) if name in rows):
         kept, made = contents.sums(row), fresh.sums(rows[name])

@@ -10,9 +10,9 @@ usable from every node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from wharfinger.emit import Emit, ignore
@@ -50,8 +50,7 @@ def not_measured(_profile: str) -> None:
     """Returns no stopwatch: decisions are not measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
+class Ports(Struct, frozen=True, kw_only=True):
     """The interfaces that the scheduler calls.
 
     Without `volumes`, pods whose claims are bound with them are not placed, and without `claims` those that need devices.
@@ -70,15 +69,14 @@ class Ports:
     groups: PodGroupWriter | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveCluster:
+class LiveCluster(Struct, frozen=True, kw_only=True):
     """The state of the cluster, and the ports."""
 
     state: ClusterState
     ports: Ports
 
     def snapshot(self) -> Snapshot:
-        """The cluster as it is, at the present second: a finer time would make every decision a new one for rules that read the time."""
+        """The cluster at the present second: a finer time would make every decision a new one for rules that read the time."""
         return self.state.snapshot(float(int(self.ports.clock.now())))
 
 

@@ -99,7 +99,7 @@ class Preemptor:
         for other in lower:
             if other.uid in own:
                 continue
-            self._cluster.state.denominate(other)
+            self._cluster.state.remove_nomination(other)
             self._writes.write(other, None, "")
             self._queue.activate(other.uid)
 
@@ -169,6 +169,6 @@ class Preemptor:
     def _give_up(self, pod: PodView) -> None:
         """Take the nomination back: not all victims could be evicted."""
         node = self._cluster.snapshot().nominated_to(pod.uid)
-        if self._cluster.state.denominate(pod):
+        if self._cluster.state.remove_nomination(pod):
             self._writes.write(pod, None, "")
             self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))

@@ -90,7 +90,7 @@ class Profile:
             return SortKey(None, pod.priority, plugin.name, self._emit)
 
     def gate(self, pod: PodView) -> Reason | None:
-        """Why the pod must not be tried yet; None if it may."""
+        """The reason not to try the pod yet; None if it may be tried."""
         return self.chain.gate(pod)
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct, field
 
 from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.extension import Plugin
@@ -23,7 +24,7 @@ from wharfinger.scheduler.profiles import Profile
 
 
 class Place(Enum):
-    """Where a queued pod is; it is always in exactly one place.
+    """The part of the queue that a pod is in; it is always in exactly one.
 
                     ┌──────────── event that may help ─────────────┐
     new ──▶ gated   ▼                                              │
@@ -53,8 +54,7 @@ def differ(old: PodView, new: PodView) -> bool:
     return old.object.status.resource_claim_statuses != new.object.status.resource_claim_statuses
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class QueuedPod:
+class QueuedPod(Struct, eq=False, kw_only=True):
     """A pod that waits to be placed or is being placed; times are monotonic seconds.
 
     `attempts` counts how often it was popped, `rejections` and `errors` the failures of each kind in a row. `first_seen` is when it could
@@ -97,8 +97,7 @@ class QueuedPod:
         return (self.pod,)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class QueuedGroup(QueuedPod):
+class QueuedGroup(QueuedPod, eq=False, kw_only=True):
     """A group in the queue: one entry for all its members that wait.
 
     `key` is that of the group. `pod` represents the group in the order of the queue: it has the group's priority. `members` wait, by uid,

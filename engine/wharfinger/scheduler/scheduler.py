@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.emit import Failed
@@ -33,7 +34,7 @@ from wharfinger.scheduler.profiles import Profiles
 from wharfinger.scheduler.queue.places import QueueSettings
 from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 from wharfinger.scheduler.queued_pods import QueuedGroup
-from wharfinger.scheduler.status import Failures, GroupStatus, StatusWrites, assigned, bound_lately
+from wharfinger.scheduler.status import Failures, GroupStatus, StatusWrites, assigned, bound_recently
 
 if TYPE_CHECKING:
     from wharfinger.errors import PluginFault
@@ -53,8 +54,7 @@ MAX_IDLE_SECONDS = 1.0
 """Seconds after which an idle loop checks backoffs, pods that have waited too long, and the lease."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerSettings:
+class SchedulerSettings(Struct, frozen=True, kw_only=True):
     """Limits of the loop.
 
     `needed`: kinds that must be known before the first decision. `slice_seconds`: how long to decide before other tasks have their turn.
@@ -135,7 +135,7 @@ class Scheduler:
             claim_changed=self._binding.claims.claim_changed,
             relabelled=self._relabelled,
         )
-        for plugin in {plugin for profile in self.profiles for plugin in profile.chain.working_ahead}:
+        for plugin in {plugin for profile in self.profiles for plugin in profile.chain.precomputing}:
             plugin.follow(self.state.objects)
         if any(profile.grouping or profile.reads_sizes for profile in self.profiles):
             self._regroup()
@@ -256,17 +256,17 @@ class Scheduler:
         elif self._schedule_slice():
             await self._ports.clock.sleep(self._rest())
         else:
-            await until(self._wake, self._ports.clock, self._nap())
+            await until(self._wake, self._ports.clock, self._seconds_to_wait())
 
     def _record_missing_events(self) -> None:
-        """Record the events of pods that were bound lately again: a leader that was killed may not have written them."""
+        """Record the events of pods that were bound recently again: a leader that was killed may not have written them."""
         pods = tuple(itertools.islice(self._missing_events, PODS_OF_STEP))
         if not pods:
             return
         self._wake.set()  # for the pods that are left
         now = self._ports.clock.now()
         for pod in pods:
-            if bound_lately(pod, now) and self.profiles.of(pod) is not None:
+            if bound_recently(pod, now) and self.profiles.of(pod) is not None:
                 self._ports.events.record(pod, assigned(pod, pod.node_name))
 
     def _schedule_slice(self) -> bool:
@@ -279,6 +279,8 @@ class Scheduler:
             self._cycle.advance(clock.monotonic() + seconds)
         ends_at = clock.monotonic() + seconds
         while self._binding.room.is_set():
+            if not group.may_be_passed:
+                return True
             queued = self.queue.pop(groups=not group.busy)
             if queued is None:
                 return group.busy or self._cycle.busy
@@ -291,7 +293,7 @@ class Scheduler:
                 return True
         return True
 
-    def _nap(self) -> float:
+    def _seconds_to_wait(self) -> float:
         ready_at = self.queue.next_ready_at()
         return MAX_IDLE_SECONDS if ready_at is None else min(MAX_IDLE_SECONDS, max(0.0, ready_at - self._ports.clock.monotonic()))
 
@@ -325,7 +327,7 @@ class Scheduler:
         self._regroup_slice()
 
     def _regroup_slice(self) -> bool:
-        """Go on with `_regrouping` for a slice of time; True if a part is left for the next step."""
+        """Continue with `_regrouping` for a slice of time; True if a part is left for the next step."""
         clock = self._ports.clock
         ends_at = clock.monotonic() + self.settings.slice_seconds
         self._wake.set()  # for what is left, and for labels that changed meanwhile

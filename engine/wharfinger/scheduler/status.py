@@ -13,13 +13,25 @@ of labels alone) has no status; its members have theirs.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from msgspec import Struct, field
+
 from wharfinger.emit import Emit, Failed
 from wharfinger.event_loop import writers_behind_bindings
-from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, Leadership, PodWriter, Reference, WriteFailed, condition_message
+from wharfinger.framework.ports import (
+    NORMAL,
+    WARNING,
+    BindFailed,
+    Condition,
+    Event,
+    Leadership,
+    PodWriter,
+    Reference,
+    WriteFailed,
+    condition_message,
+)
 from wharfinger.groups import results
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects
@@ -46,17 +58,17 @@ _MAX_REMEMBERED = 4096
 """Groups whose last written condition is remembered until the watch shows it."""
 
 
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 
 
-class NewestWrites(Generic[Thing]):
+class NewestWrites(Generic[Item]):
     """Writes what `waiting` has: one write for a key at a time, and for `most()` keys at a time; `write` reports its own failures."""
 
-    def __init__(self, write: Callable[[str, Thing], Coroutine[Any, Any, None]], most: Callable[[], int]) -> None:
+    def __init__(self, write: Callable[[str, Item], Coroutine[Any, Any, None]], most: Callable[[], int]) -> None:
         self._write = write
         self._most = most
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self.waiting: dict[str, Thing] = {}
+        self.waiting: dict[str, Item] = {}
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self._under_way)
@@ -93,8 +105,7 @@ class NewestWrites(Generic[Thing]):
         self.start()
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """A condition and a nominated node to write into the status of a pod; None: as it is."""
 
     pod: PodView
@@ -190,7 +201,8 @@ class Failures:
         self._ports.emit(Failed(f"pod {queued.pod.key}", error))
         self._queue.fail(queued)
         message = str(error) or type(error).__name__
-        self.report(queued, result="error", reason=SCHEDULER_ERROR, decided=decided, message=message)
+        may_be_bound = isinstance(error, BindFailed) and error.unknown
+        self.report(queued, result="error", reason=SCHEDULER_ERROR, decided=decided, message=message, with_condition=not may_be_bound)
 
     def given_back(self, queued: QueuedPod, message: str, decided: DecisionSummary) -> None:
         """Try a pod again after the error backoff whose group could not be bound."""
@@ -219,17 +231,29 @@ class Failures:
         self._ports.events.record(pod, failed_scheduling(message))
 
     def report(  # noqa: PLR0913 — the pod, and what is written of it in three places
-        self, queued: QueuedPod, *, result: str, reason: str, decided: DecisionSummary, message: str, nominated: str | None = None
+        self,
+        queued: QueuedPod,
+        *,
+        result: str,
+        reason: str,
+        decided: DecisionSummary,
+        message: str,
+        nominated: str | None = None,
+        with_condition: bool = True,
     ) -> None:
-        """Write the condition of a pod that was not placed, record its event, and emit the attempt."""
+        """Write the condition of a pod that was not placed, record its event, and emit the attempt.
+
+        A pod that may be bound gets no condition, which would contradict the binding and stay.
+        """
         queued.message, queued.policies = message, decided.policies
         if queued.uid in self._queue:  # else it was deleted meanwhile, or another scheduler has bound it
-            self._write(queued.pod, reason, message, nominated)
+            if with_condition:
+                self._writes.write(queued.pod, unscheduled(reason, message), nominated)
+            self._ports.events.record(queued.pod, failed_scheduling(message))
         self._ports.emit(attempt_ended(queued, result, self._ports.clock.monotonic(), decided, message))
 
 
-@dataclass(frozen=True, slots=True)
-class GroupWrite:
+class GroupWrite(Struct, frozen=True):
     """The conditions to write into the status of a PodGroup, by type; `since` is when the first of them was decided (monotonic)."""
 
     since: float
@@ -335,7 +359,7 @@ class GroupStatus:
         return self._cluster.state.objects.get(objects.PodGroup, name, namespace)
 
     def _parallel_writes(self) -> int:
-        """For how many groups to write at a time: one while pods are bound, more the longer the oldest condition has waited."""
+        """The number of concurrent writes for groups: one while pods are bound, more the longer the oldest condition has waited."""
         oldest = next(iter(self._writes.waiting.values()), None)
         if oldest is None or not self._binding():
             return self._most
@@ -371,7 +395,7 @@ def assigned(pod: PodView, node: str) -> Event:
     return Event(type=NORMAL, reason="Scheduled", action="Binding", note=f"Successfully assigned {pod.key} to {node}", once=True)
 
 
-def bound_lately(pod: PodView, now: float) -> bool:
+def bound_recently(pod: PodView, now: float) -> bool:
     """True if a pod was bound in the last `RECENT` seconds, as far as its status says.
 
     The kubelet writes the start of a pod soon after the binding. Before that, the creation of the pod counts.

@@ -1,12 +1,12 @@
-"""Fair sharing of a few places among many askers: a queue, turns on the event loop, and worker threads.
+"""Fair sharing of a few places among many requesters: a queue, turns on the event loop, and worker threads.
 
-The queue is start-time fair queueing, without a clock. An `Asker` is a group (the policies of tenants, one address on the network) and a
-name in it. Of the waiting groups the one with the lower `rank` comes first, then the one that has used least so far, and within it the
-asker that has used least. Use is counted when a place is given back (in seconds, for example). An asker that was away gets no credit: it
-starts at the level of the latest ones served.
+The queue is start-time fair queueing, without a clock. A `Requester` is a group (the policies of tenants, one address on the network) and a
+name in it; the settings call it an asker. Of the waiting groups the one with the lower `rank` comes first, then the one that has used least
+so far, and within it the requester that has used least. Use is counted when a place is given back (in seconds, for example). A requester
+that was away gets no credit: it starts at the level of the latest ones served.
 
 Source: Goyal, Vin and Cheng, "Start-time Fair Queueing" (1997), with groups as in its section on hierarchies, and with limits: one group,
-and one asker, never use all places, so that a slow one does not block all others.
+and one requester, never use all places, so that a slow one does not block all others.
 
 Worker threads wait for answers, so that the event loop does not. They are daemon threads: one that hangs in name resolution blocks neither
 the others nor the end of the process.
@@ -19,17 +19,18 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
-Thing = TypeVar("Thing")
+from msgspec import Struct
+
+Item = TypeVar("Item")
 
 MAX_REMEMBERED = 1024
 """Askers whose use is remembered while they neither wait nor hold a place."""
 
 
-class Asker(NamedTuple):
+class Requester(NamedTuple):
     """The owner of a request: a name in a group. Groups of lower `rank` come first."""
 
     name: str
@@ -41,140 +42,141 @@ class TooMany(Exception):
     """Too many wait already."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """The number of places, the shares of one group and one asker, and how many things may wait, for one asker and for all."""
+class Places(Struct, frozen=True, kw_only=True):
+    """The number of places, the shares of one group and one requester, and how many items may wait, for one requester and for all."""
 
     number: int
     of_group: int
-    of_asker: int
+    of_requester: int
     waiting: int
-    waiting_of_asker: int
+    waiting_of_requester: int
 
 
-class FairQueue(Generic[Thing]):
-    """Things that wait for a place, by asker."""
+class FairQueue(Generic[Item]):
+    """Things that wait for a place, by requester."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._waiting: dict[Asker, deque[Thing]] = {}
-        self._holding: dict[Asker, int] = {}
-        self._used: OrderedDict[Asker | str, float] = OrderedDict()
-        self._reached: dict[str | None, float] = {}  # what those had used whose turn came last: of the askers of a group, of groups (None)
+        self._waiting: dict[Requester, deque[Item]] = {}
+        self._holding: dict[Requester, int] = {}
+        self._used: OrderedDict[Requester | str, float] = OrderedDict()
+        # the use of those whose turn came last: of the requesters of a group, of groups (None)
+        self._reached: dict[str | None, float] = {}
 
     def __len__(self) -> int:
-        """The number of waiting things."""
+        """The number of waiting items."""
         return sum(map(len, self._waiting.values()))
 
-    def put(self, asker: Asker, thing: Thing) -> None:
-        """Adds a waiting thing; TooMany if the limits do not allow it."""
-        if len(self) >= self._places.waiting or len(self._waiting.get(asker, ())) >= self._places.waiting_of_asker:
+    def put(self, requester: Requester, item: Item) -> None:
+        """Adds a waiting item; TooMany if the limits do not allow it."""
+        if len(self) >= self._places.waiting or len(self._waiting.get(requester, ())) >= self._places.waiting_of_requester:
             raise TooMany
         present = self._present()
-        if asker not in present:
-            self._begin(asker, asker.group)
-        if asker.group not in {other.group for other in present}:
-            self._begin(asker.group, None)
-        self._waiting.setdefault(asker, deque()).append(thing)
+        if requester not in present:
+            self._begin(requester, requester.group)
+        if requester.group not in {other.group for other in present}:
+            self._begin(requester.group, None)
+        self._waiting.setdefault(requester, deque()).append(item)
 
-    def take(self) -> tuple[Asker, Thing] | None:
-        """The next asker and its thing, which now hold a place; None if none is waiting that may have one."""
+    def take(self) -> tuple[Requester, Item] | None:
+        """The next requester and its item, which now hold a place; None if none is waiting that may have one."""
         holding = list(self._holding.items())
         if sum(count for _, count in holding) >= self._places.number:
             return None
         of_group = {
-            group: sum(count for asker, count in holding if asker.group == group) for group in {asker.group for asker in self._waiting}
+            group: sum(count for requester, count in holding if requester.group == group)
+            for group in {requester.group for requester in self._waiting}
         }
         able = [
-            asker
-            for asker in self._waiting
-            if of_group[asker.group] < self._places.of_group and self._holding.get(asker, 0) < self._places.of_asker
+            requester
+            for requester in self._waiting
+            if of_group[requester.group] < self._places.of_group and self._holding.get(requester, 0) < self._places.of_requester
         ]
         if not able:
             return None
-        asker = min(able, key=lambda one: (one.rank, self._used[one.group], self._used[one]))  # of equals the first to wait
-        waiting = self._waiting.pop(asker)
-        thing = waiting.popleft()
+        requester = min(able, key=lambda one: (one.rank, self._used[one.group], self._used[one]))  # of equals the first to wait
+        waiting = self._waiting.pop(requester)
+        item = waiting.popleft()
         if waiting:
-            self._waiting[asker] = waiting  # behind the others that have used as much
-        self._holding[asker] = self._holding.get(asker, 0) + 1
-        self._reach(asker, asker.group)
-        self._reach(asker.group, None)
-        return asker, thing
+            self._waiting[requester] = waiting  # behind the others that have used as much
+        self._holding[requester] = self._holding.get(requester, 0) + 1
+        self._reach(requester, requester.group)
+        self._reach(requester.group, None)
+        return requester, item
 
-    def give_back(self, asker: Asker, used: float) -> None:
-        """Frees a place, and counts what its asker used."""
-        self._holding[asker] -= 1
-        if not self._holding[asker]:
-            del self._holding[asker]
-        for key in (asker, asker.group):
+    def give_back(self, requester: Requester, used: float) -> None:
+        """Frees a place, and counts what its requester used."""
+        self._holding[requester] -= 1
+        if not self._holding[requester]:
+            del self._holding[requester]
+        for key in (requester, requester.group):
             self._used[key] = self._used.pop(key, 0.0) + used
         self._forget()
 
-    def withdraw(self, asker: Asker, thing: Thing) -> bool:
-        """Removes a waiting thing; True if it was waiting."""
-        waiting = self._waiting.get(asker)
-        if waiting is None or thing not in waiting:
+    def withdraw(self, requester: Requester, item: Item) -> bool:
+        """Removes a waiting item; True if it was waiting."""
+        waiting = self._waiting.get(requester)
+        if waiting is None or item not in waiting:
             return False
-        waiting.remove(thing)
+        waiting.remove(item)
         if not waiting:
-            del self._waiting[asker]
+            del self._waiting[requester]
         return True
 
-    def _begin(self, key: Asker | str, level: str | None) -> None:
+    def _begin(self, key: Requester | str, level: str | None) -> None:
         self._used[key] = max(self._used.get(key, 0.0), self._reached.get(level, 0.0))
 
-    def _reach(self, key: Asker | str, level: str | None) -> None:
+    def _reach(self, key: Requester | str, level: str | None) -> None:
         self._reached[level] = max(self._used[key], self._reached.get(level, 0.0))
 
-    def _present(self) -> set[Asker]:
+    def _present(self) -> set[Requester]:
         return {*self._waiting, *self._holding}
 
     def _forget(self) -> None:
         present = self._present()
-        needed: set[Asker | str] = {*present, *(asker.group for asker in present)}
+        needed: set[Requester | str] = {*present, *(requester.group for requester in present)}
         for key in list(self._idle(needed)):
             del self._used[key]
             if isinstance(key, str):
                 self._reached.pop(key, None)
 
-    def _idle(self, needed: set[Asker | str]) -> Iterator[Asker | str]:
-        """The askers beyond the limit of remembered ones, idle longest first."""
+    def _idle(self, needed: set[Requester | str]) -> Iterator[Requester | str]:
+        """The requesters beyond the limit of remembered ones, idle longest first."""
         idle = [key for key in self._used if key not in needed] if len(self._used) > MAX_REMEMBERED else []
         yield from idle[: max(0, len(self._used) - MAX_REMEMBERED)]
 
 
 class Turns:
-    """A limited number of contexts at a time; the next one depends on what each asker has used, in seconds of `monotonic`."""
+    """A limited number of contexts at a time; the next one depends on what each requester has used, in seconds of `monotonic`."""
 
     def __init__(self, places: Places, monotonic: Callable[[], float]) -> None:
         self._queue: FairQueue[asyncio.Future[None]] = FairQueue(places)
         self._monotonic = monotonic
 
     def __len__(self) -> int:
-        """The number of waiting things."""
+        """The number of waiting items."""
         return len(self._queue)
 
     @asynccontextmanager
-    async def of(self, asker: Asker) -> AsyncIterator[None]:
-        """A context that begins when it is the asker's turn; TooMany at once if too many wait already."""
+    async def of(self, requester: Requester) -> AsyncIterator[None]:
+        """A context that begins when it is the requester's turn; TooMany at once if too many wait already."""
         turn = asyncio.get_running_loop().create_future()
-        self._queue.put(asker, turn)
+        self._queue.put(requester, turn)
         self._next()
         try:
             await turn
         except asyncio.CancelledError:
-            if not self._queue.withdraw(asker, turn):
-                self._ended(asker, 0.0)
+            if not self._queue.withdraw(requester, turn):
+                self._ended(requester, 0.0)
             raise
         began = self._monotonic()
         try:
             yield
         finally:
-            self._ended(asker, self._monotonic() - began)
+            self._ended(requester, self._monotonic() - began)
 
-    def _ended(self, asker: Asker, seconds: float) -> None:
-        self._queue.give_back(asker, seconds)
+    def _ended(self, requester: Requester, seconds: float) -> None:
+        self._queue.give_back(requester, seconds)
         self._next()
 
     def _next(self) -> None:
@@ -191,7 +193,7 @@ MAX_WAITING = 100_000
 
 
 class Workers:
-    """A limited number of threads, started when first needed; one group of askers never has all, one asker at most half."""
+    """A limited number of threads, started when first needed; one group of requesters never has all, one requester at most half."""
 
     def __init__(self, name: str, most: int, monotonic: Callable[[], float]) -> None:
         self._name = name
@@ -201,19 +203,19 @@ class Workers:
         limits = Places(
             number=most,
             of_group=max(1, most - 1),
-            of_asker=max(1, most // 2),
+            of_requester=max(1, most // 2),
             waiting=MAX_WAITING,
-            waiting_of_asker=MAX_WAITING,
+            waiting_of_requester=MAX_WAITING,
         )
         self._turns = Turns(limits, monotonic)
         self._under_way: set[asyncio.Task[Any]] = set()
 
-    async def run(self, work: Callable[[], Result], asker: Asker) -> Result:
-        """The result of `work`, called in one of the threads when it is the asker's turn; raises what it raises.
+    async def run(self, work: Callable[[], Result], requester: Requester) -> Result:
+        """The result of `work`, called in one of the threads when it is the requester's turn; raises what it raises.
 
         After cancelling, the thread finishes by itself, and the turn ends then.
         """
-        task = asyncio.get_running_loop().create_task(self._in_turn(work, asker))
+        task = asyncio.get_running_loop().create_task(self._in_turn(work, requester))
         self._under_way.add(task)
         task.add_done_callback(self._over)
         return await asyncio.shield(task)
@@ -223,8 +225,8 @@ class Workers:
         if not task.cancelled():
             task.exception()  # the caller may have ended; it has the exception already
 
-    async def _in_turn(self, work: Callable[[], Result], asker: Asker) -> Result:
-        async with self._turns.of(asker):
+    async def _in_turn(self, work: Callable[[], Result], requester: Requester) -> Result:
+        async with self._turns.of(requester):
             return await self._run(work)
 
     async def _run(self, work: Callable[[], Result]) -> Result:

@@ -17,9 +17,10 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from wharfinger.builtins import texts
 from wharfinger.errors import on_one_line
@@ -131,8 +132,7 @@ class Series(NamedTuple):
     time: float
 
 
-@dataclass(slots=True, kw_only=True)
-class SeriesProblem:
+class SeriesProblem(Struct, kw_only=True):
     """The number of series with a problem, and one example."""
 
     count: int = 0
@@ -145,8 +145,7 @@ class SeriesProblem:
         self.count += 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mapped:
+class Mapped(Struct, frozen=True, kw_only=True):
     """The samples of a signal by node and as a column, and the series that were left out.
 
     `unlabelled` series lack the label, `unmatched` ones name no node, `doubled` ones name a node that already has another value, and
@@ -166,7 +165,7 @@ class Mapped:
     warnings: Sequence[str] = ()
 
     @property
-    def oddities(self) -> Iterator[tuple[str, SeriesProblem]]:
+    def problems(self) -> Iterator[tuple[str, SeriesProblem]]:
         """The oddities that occurred, each with its description."""
         for said, oddity in (
             ("without the label", self.unlabelled),

@@ -290,7 +290,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 class Secrets(AuthBase):
-    """Adds the secrets of a server's settings to each request, read from their files anew."""
+    """Adds the secrets of a server's settings to each request, read from their files again."""
 
     def __init__(self, server: PrometheusServer) -> None:
         self._server = server

@@ -3,26 +3,27 @@
 Two metrics are one signal if their samples cannot differ: the same source, query and options. Their names do not matter, nor do the names
 of their policies; how old samples may be and how many nodes must have one stays with each metric.
 
-Authors of policies do not run the server that they query, so there are limits: a shortest interval, and a number of queries for each asker
-and for all. A query beyond them has a `refused` text, or a `refresh` longer than what was `wanted`. No secret is in the settings here:
-secrets are in files that are read for every request.
+Authors of policies do not run the server that they query, so there are limits: a shortest interval, and a number of queries for each
+requester and for all. A query beyond them has a `refused` text, or a `refresh` longer than what was `wanted`. No secret is in the settings
+here: secrets are in files that are read for every request.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import SOURCES
 from wharfinger.language.semantics.types import Kind
-from wharfinger.signals.fair_queue import Asker
+from wharfinger.signals.fair_queue import Requester
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrometheusServer:
+class PrometheusServer(Struct, frozen=True, kw_only=True):
     """A server by name.
 
     At most one of `token_file` and (`username`, `password_file`) is used. `headers` are sent as they are, `header_files` with the content
@@ -45,31 +46,29 @@ class PrometheusServer:
     most_bytes: int = 64 * 2**20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalLimits:
-    """Limits of queries: the shortest refresh in seconds, and the number of distinct queries, for one asker and for all.
+class SignalLimits(Struct, frozen=True, kw_only=True):
+    """Limits of queries: the shortest refresh in seconds, and the number of distinct queries, for one requester and for all.
 
-    An asker is a policy of the cluster, or all policies of a namespace.
+    A requester is a policy of the cluster, or all policies of a namespace.
     Prometheus scrapes its targets every 15 s to a minute, so queries more often than every 5 s get the same samples again.
     """
 
     shortest_refresh: float = 5.0
-    of_asker: int = 64
+    of_requester: int = 64
     of_all: int = 512
 
 
-NO_ASKER = Asker("")
+NO_REQUESTER = Requester("")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(Struct, frozen=True, kw_only=True):
     """A signal to be read every `refresh` seconds; `wanted` is the interval that its metrics request.
 
     One that is `refused` is not read.
 
     `key` is where its samples are kept. `text` is the query for a Prometheus `server`, or the resource of the Metrics API. `node` is the
     label that names the node, after `relabel` if there is one; `times` is a query for the moments at which the values were measured.
-    `users` are the metrics, as `policy.metric`; `asker` is the one of them in whose turn it is sent: the cluster before namespaces.
+    `users` are the metrics, as `policy.metric`; `requester` is the one of them in whose turn it is sent: the cluster before namespaces.
     """
 
     key: str
@@ -84,7 +83,7 @@ class Query:
     users: tuple[str, ...] = ()
     wanted: float = 0.0
     refused: str = ""
-    asker: Asker = NO_ASKER
+    requester: Requester = NO_REQUESTER
 
     def __str__(self) -> str:
         where = f"{self.source} {self.server}" if self.server else self.place
@@ -98,7 +97,7 @@ class Query:
 
 def queries_of(policies: Iterable[typed.Policy], limits: SignalLimits | None = None) -> Mapping[str, Query]:
     """The distinct signals of some policies, by key. Without limits each is read at its own interval."""
-    metrics: dict[str, list[tuple[Asker, typed.Metric]]] = {}
+    metrics: dict[str, list[tuple[Requester, typed.Metric]]] = {}
     for policy in policies:
         for metric in policy.metrics:
             metrics.setdefault(metric.signal, []).append((_asker(policy.name, policy.authority), metric))
@@ -106,41 +105,42 @@ def queries_of(policies: Iterable[typed.Policy], limits: SignalLimits | None = N
     return queries if limits is None else _limited(queries, limits)
 
 
-def _asker(policy: str, authority: Authority) -> Asker:
+def _asker(policy: str, authority: Authority) -> Requester:
     if authority.namespace is None:
-        return Asker(policy, group=str(CLUSTER), rank=0)
-    return Asker(authority.namespace, group="namespaces", rank=1)
+        return Requester(policy, group=str(CLUSTER), rank=0)
+    return Requester(authority.namespace, group="namespaces", rank=1)
 
 
 def _limited(queries: Mapping[str, Query], limits: SignalLimits) -> Mapping[str, Query]:
     """The same, those beyond the limits marked.
 
-    The first ones of each asker are read; of all, those of the cluster first, then one of each namespace in turn.
+    The first ones of each requester are read; of all, those of the cluster first, then one of each namespace in turn.
     """
-    before: Counter[Asker] = Counter()
+    before: Counter[Requester] = Counter()
     places: list[tuple[int, int, str]] = []
     for key, query in queries.items():
-        places.append((query.asker.rank, before[query.asker] if query.asker.rank else 0, key))
-        before[query.asker] += 1
-    asked: Counter[Asker] = Counter()
+        places.append((query.requester.rank, before[query.requester] if query.requester.rank else 0, key))
+        before[query.requester] += 1
+    asked: Counter[Requester] = Counter()
     found = dict(queries)
     for _, _, key in sorted(places, key=lambda place: place[:2]):
         query = queries[key]
         refused = ""
-        if asked[query.asker] >= limits.of_asker:
-            whose = f"policy {query.asker.name}" if not query.asker.rank else f"namespace {query.asker.name}"
+        if asked[query.requester] >= limits.of_requester:
+            whose = f"policy {query.requester.name}" if not query.requester.rank else f"namespace {query.requester.name}"
             refused = (
-                f"not asked: {whose} has {before[query.asker]} distinct queries, and {limits.of_asker} are asked (signals.queriesOfAsker)"
+                f"not asked: {whose} has {before[query.requester]} distinct queries, "
+                f"and {limits.of_requester} are asked (signals.queriesOfAsker)"
             )
         elif asked.total() >= limits.of_all:
             refused = f"not asked: all policies have {len(queries)} distinct queries, and {limits.of_all} are asked (signals.queries)"
         else:
-            asked[query.asker] += 1
+            asked[query.requester] += 1
         found[key] = replace(query, refresh=max(query.refresh, limits.shortest_refresh), refused=refused)
     return found
 
 
-def _query(key: str, sharing: list[tuple[Asker, typed.Metric]]) -> Query:
+def _query(key: str, sharing: list[tuple[Requester, typed.Metric]]) -> Query:
     first = sharing[0][1]
     refresh = min(metric.refresh for _, metric in sharing)
     return Query(
@@ -155,5 +155,5 @@ def _query(key: str, sharing: list[tuple[Asker, typed.Metric]]) -> Query:
         relabel=first.options.get("relabel"),
         times=first.options.get("times"),
         users=tuple(sorted({f"{metric.policy}.{metric.name}" for _, metric in sharing})),
-        asker=min((asker for asker, _ in sharing), key=lambda asker: asker.rank),
+        requester=min((requester for requester, _ in sharing), key=lambda requester: requester.rank),
     )

@@ -16,7 +16,6 @@ import asyncio
 import math
 import random
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
@@ -24,6 +23,7 @@ import msgspec
 import numpy as np
 from cachetools import TTLCache
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.compiler import metrics
 from wharfinger.emit import Emit, ignore
@@ -100,8 +100,7 @@ class Sink(Protocol):
         """The cluster as decisions see it now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspension:
+class Suspension(Struct, frozen=True, kw_only=True):
     """A metric of a policy, the fraction of nodes with a fresh sample, and the age of the newest sample in seconds (inf: none).
 
     `oldest` are those since its oldest one; `since` is when it was first seen to lack samples (seconds since 1970), None where it does not.
@@ -216,8 +215,7 @@ def look(policy: str, metric: typed.Metric, snapshot: Snapshot) -> Suspension:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class SignalState:
+class SignalState(Struct, kw_only=True):
     """State of a signal: what its last successful refresh found and when (monotonic), and the error of the last failed one."""
 
     query: Query
@@ -233,7 +231,7 @@ class Refresher:
     """Refreshes one signal."""
 
     def __init__(self, query: Query, source: Source, sink: Sink, clock: Clock, emit: Emit) -> None:
-        self.standing = SignalState(query=query)
+        self.state = SignalState(query=query)
         self._source = source
         self._sink = sink
         self._clock = clock
@@ -242,11 +240,11 @@ class Refresher:
     @property
     def query(self) -> Query:
         """The query of the signal."""
-        return self.standing.query
+        return self.state.query
 
     def follow(self, query: Query) -> None:
         """Uses the interval of this query of the same signal from the next refresh on."""
-        self.standing.query = query
+        self.state.query = query
 
     async def run(self) -> None:
         """Refreshes at once and then at the interval, until cancelled."""
@@ -256,7 +254,7 @@ class Refresher:
 
     async def refresh(self) -> None:
         """Sends the query once and publishes the samples; emits success or failure."""
-        query, standing = self.query, self.standing
+        query, state = self.query, self.state
         began = self._clock.monotonic()
         try:
             found = await self._measured(query)
@@ -266,10 +264,10 @@ class Refresher:
         except Exception as error:  # noqa: BLE001 — a bug in a source must not end the refreshing
             self._failed(SignalFailed(Kind.ANSWER, f"{type(error).__name__}: {error}"), began)
         else:
-            standing.found, standing.at, standing.failure = found, self._clock.monotonic(), None
-            standing.seconds = standing.at - began
-            standing.attempts += 1
-            self._emit(SignalRefreshed(query, found, standing.seconds))
+            state.found, state.at, state.failure = found, self._clock.monotonic(), None
+            state.seconds = state.at - began
+            state.attempts += 1
+            self._emit(SignalRefreshed(query, found, state.seconds))
 
     async def _measured(self, query: Query) -> Mapped:
         if query.refused:
@@ -277,10 +275,10 @@ class Refresher:
         return await self._source.measured(query, self._sink.nodes())
 
     def _failed(self, error: SignalFailed, began: float) -> None:
-        standing = self.standing
-        standing.failure = error
-        standing.failures += 1
-        standing.attempts += 1
+        state = self.state
+        state.failure = error
+        state.failures += 1
+        state.attempts += 1
         self._emit(RefreshFailed(self.query, error, self._clock.monotonic() - began))
 
 
@@ -309,9 +307,9 @@ class Signals:
         self._running = False
 
     @property
-    def standings(self) -> Sequence[SignalState]:
+    def states(self) -> Sequence[SignalState]:
         """The state of each signal."""
-        return [refresher.standing for refresher in self._refreshers.values()]
+        return [refresher.state for refresher in self._refreshers.values()]
 
     @property
     def suspensions(self) -> Sequence[Suspension]:
@@ -321,15 +319,15 @@ class Signals:
     @property
     def metrics(self) -> Sequence[MetricStatus]:
         """The status of every metric of the policies, as of the last check."""
-        return [self._fares(policy.name, metric) for policy in self._policies for metric in policy.metrics]
+        return [self._metric_status(policy.name, metric) for policy in self._policies for metric in policy.metrics]
 
     def metrics_of(self, policy: str) -> Sequence[MetricStatus]:
         """The same of the policies of one name."""
-        return [self._fares(policy, metric) for each in self._policies if each.name == policy for metric in each.metrics]
+        return [self._metric_status(policy, metric) for each in self._policies if each.name == policy for metric in each.metrics]
 
-    def _fares(self, policy: str, metric: typed.Metric) -> MetricStatus:
-        standing = self._refreshers[metric.signal].standing
-        query, failure = standing.query, standing.failure
+    def _metric_status(self, policy: str, metric: typed.Metric) -> MetricStatus:
+        state = self._refreshers[metric.signal].state
+        query, failure = state.query, state.failure
         slower = metric.refresh < query.refresh
         note = f"asked for every {query.refresh:g} s, not every {metric.refresh:g} s (signals.minRefresh)" if slower else ""
         found = self._suspensions.known.get((policy, metric.name, metric.signal))
@@ -385,7 +383,7 @@ class Signals:
 
     def look(self) -> Generator[None, None, None]:
         """The steps of reporting the metrics that have been suspended or resumed since the last check."""
-        answered = frozenset(key for key, refresher in self._refreshers.items() if refresher.standing.attempts)
+        answered = frozenset(key for key, refresher in self._refreshers.items() if refresher.state.attempts)
         changed = yield from self._suspensions.look(self._policies, self._sink.snapshot, answered)
         for found in changed:
             self._emit(MetricSuspended(found) if found.is_one else MetricResumed(found))
@@ -400,7 +398,7 @@ class Signals:
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
-        found = self._refreshers.pop(key).standing.found
+        found = self._refreshers.pop(key).state.found
         if found is not None:
             self._answers[key] = found
         self._sink.drop(key)

@@ -112,7 +112,7 @@ class PrometheusSource:
         if workers is None:
             known = ", ".join(sorted(self._workers)) or "none"
             raise SignalFailed(Kind.SETTINGS, f"the settings name no Prometheus server `{query.server}` (they name {known})")
-        return await workers.run(partial(self._measured, query, nodes), query.asker)
+        return await workers.run(partial(self._measured, query, nodes), query.requester)
 
     def _measured(self, query: Query, nodes: NodeNames) -> Mapped:
         with self._making:
@@ -133,7 +133,7 @@ class MetricsApiSource:
     async def measured(self, query: Query, nodes: NodeNames) -> Mapped:
         """The samples by node; SignalFailed when there are none."""
         content = await self._read()
-        return await self._workers.run(partial(_of_api, content, query, nodes), query.asker)
+        return await self._workers.run(partial(_of_api, content, query, nodes), query.requester)
 
 
 def _of_api(content: bytes, query: Query, nodes: NodeNames) -> Mapped:

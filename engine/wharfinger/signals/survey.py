@@ -10,10 +10,11 @@ import asyncio
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.errors import on_one_line
@@ -32,7 +33,7 @@ _COUNTABLE = 1e9  # above it, all digits are no longer readable
 _TOO_FULL = 2.0  # times what there is: a burst may be measured above capacity for a moment
 
 
-def doubts(metric: typed.Metric, found: Mapped, snapshot: Snapshot) -> Iterator[str]:
+def reasons_to_doubt(metric: typed.Metric, found: Mapped, snapshot: Snapshot) -> Iterator[str]:
     """One sentence for each reason to doubt the values."""
     values = found.column.values[found.column.present]
     if not len(values):
@@ -84,8 +85,7 @@ SLOW_QUERY_SECONDS = 1.0
 """Seconds above which a query is reported as slow: it is sent several times a minute."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResult:
+class QueryResult(Struct, frozen=True, kw_only=True):
     """One query: its samples or its failure, and the seconds it took."""
 
     query: Query
@@ -94,14 +94,13 @@ class QueryResult:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSurvey:
+class MetricSurvey(Struct, frozen=True, kw_only=True):
     """One metric of a policy: the answer to its query, its coverage (None: no nodes are known), and its problems, in sentences."""
 
     policy: str
     metric: typed.Metric
     answer: QueryResult
-    fares: Suspension | None
+    suspension: Suspension | None
     errors: Sequence[str]
     warnings: Sequence[str]
 
@@ -122,7 +121,7 @@ async def asked(queries: Iterable[Query], sources: Mapping[str, Source], nodes: 
     return {answer.query.key: answer for answer in answers}
 
 
-async def young(answer: QueryResult, seconds: float, sources: Mapping[str, Source], nodes: NodeNames) -> Sequence[str] | None:
+async def newly_exported(answer: QueryResult, seconds: float, sources: Mapping[str, Source], nodes: NodeNames) -> Sequence[str] | None:
     """The nodes of an answer that had no series yet at the start of the time its query looks back; None if unknown.
 
     A rate divides by its whole window, even if the series existed for a part of it only.
@@ -157,7 +156,7 @@ async def survey(
     answers = await asked(queries_of(policies).values(), sources, nodes, clock)
     metrics = [(policy.name, metric) for policy in policies for metric in policy.metrics]
     since = {metric.signal: looks_back(metric) for _, metric in metrics}
-    ages = await asyncio.gather(*(young(answers[key], seconds, sources, nodes) for key, seconds in since.items() if seconds))
+    ages = await asyncio.gather(*(newly_exported(answers[key], seconds, sources, nodes) for key, seconds in since.items() if seconds))
     new = dict(zip([key for key, seconds in since.items() if seconds], ages, strict=True))
     now = clock.now()
     if state is not None:
@@ -165,10 +164,10 @@ async def survey(
             if answer.found is not None:
                 state.set_metric(key, answer.found.samples)
     found = [_surveyed(policy, metric, answers[metric.signal], state, now, slow) for policy, metric in metrics]
-    return [replace(each, warnings=[*each.warnings, *_youth(each.metric, new.get(each.metric.signal))]) for each in found]
+    return [replace(each, warnings=[*each.warnings, *_newly_exported_warning(each.metric, new.get(each.metric.signal))]) for each in found]
 
 
-def _youth(metric: typed.Metric, nodes: Sequence[str] | None) -> list[str]:
+def _newly_exported_warning(metric: typed.Metric, nodes: Sequence[str] | None) -> list[str]:
     if not nodes:
         return []
     back = types.readable(looks_back(metric), Kind.DURATION)
@@ -186,20 +185,20 @@ def _surveyed(  # noqa: PLR0913, PLR0917 — the parts of a finding
 ) -> MetricSurvey:
     errors: list[str] = []
     warnings: list[str] = []
-    fares = None
+    suspension = None
     if answer.failure is not None:
         errors.append(str(answer.failure))
     elif state is not None:
-        fares = look(policy, metric, state.snapshot(now))
-        if not fares.n_nodes:
+        suspension = look(policy, metric, state.snapshot(now))
+        if not suspension.n_nodes:
             errors.append("there are no nodes to compare with: is that the right cluster?")
-        elif fares.is_one:
-            errors.append(f"{fares}: the rules that use it are suspended")
+        elif suspension.is_one:
+            errors.append(f"{suspension}: the rules that use it are suspended")
     if answer.found is not None:
         warnings += _oddities(metric, answer.found, state)
     if answer.failure is None and answer.seconds > slow:
         warnings.append(f"the answer took {answer.seconds:.1f} s; it is asked for every {metric.refresh:g} s")
-    return MetricSurvey(policy=policy, metric=metric, answer=answer, fares=fares, errors=errors, warnings=warnings)
+    return MetricSurvey(policy=policy, metric=metric, answer=answer, suspension=suspension, errors=errors, warnings=warnings)
 
 
 def _oddities(metric: typed.Metric, found: Mapped, state: ClusterState | None) -> list[str]:
@@ -208,7 +207,7 @@ def _oddities(metric: typed.Metric, found: Mapped, state: ClusterState | None) -
 
 
 def _of_series(metric: typed.Metric, found: Mapped, state: ClusterState | None) -> list[str]:
-    remarks = [] if state is None else [f"{each.count:,} series {said}, as {each.example}" for said, each in found.oddities]
+    remarks = [] if state is None else [f"{each.count:,} series {said}, as {each.example}" for said, each in found.problems]
     if state is not None:
-        remarks += doubts(metric, found, state.snapshot())
+        remarks += reasons_to_doubt(metric, found, state.snapshot())
     return remarks

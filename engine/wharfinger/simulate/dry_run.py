@@ -151,7 +151,7 @@ class DryRun:
 
     @property
     def reasons(self) -> tuple[ReasonCount, ...]:
-        """Why pods were not placed, most frequent first."""
+        """The reasons of pods that were not placed, most frequent first."""
         pods: Counter[str] = Counter()
         only: Counter[str] = Counter()
         for result in self.results:
@@ -206,7 +206,7 @@ class _Attempts:
     """Turns taken in order; in SEQUENTIAL mode, unschedulable pods are tried again, as long as others were placed after them.
 
     The live scheduler tries such a pod again when a placement may help it: one with affinity to a pod that came later, or a spread that
-    later pods have evened out. The result of a pod that is never placed is that of its first attempt. Of groups the same is true.
+    later pods have evened out. A pod that is never placed has the result of its first attempt. Of groups the same is true.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 — what is tried, and who is called

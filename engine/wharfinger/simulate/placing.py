@@ -80,6 +80,7 @@ def place_pods(
     index = yield from groups_in_steps(decider.chain, state, pods)
     found: list[Outcome[Seen]] = []
     for turn in turns(decider.chain, index, pods):
+        yield from reading_ahead(decider, Direct(state), turn.pods)
         if turn.group is None:
             found.append(place_pod(decider, state, turn.pods[0], watch=watch))
             yield
@@ -87,6 +88,15 @@ def place_pods(
             outcomes, _ = yield from place_group(decider, Direct(state), index, turn, watch=watch)
             found += outcomes
     return found
+
+
+def reading_ahead(decider: Decider, world: World, pods: Iterable[PodView]) -> Generator[None]:
+    """The steps of reading what decisions about the pods read of all nodes: devices, volumes and storage. None where it is read already.
+
+    Claims are made from the templates that the pods name.
+    """
+    for pod in pods:
+        yield from decider.precompute(world.state.snapshot, world.claimed(pod))
 
 
 def place_pod(  # noqa: PLR0913 — the keywords are independent choices
@@ -124,7 +134,7 @@ class World(Protocol):
     state: ClusterState
 
     def claimed(self, pod: PodView) -> PodView:
-        """The pod with claims made of the templates that it names."""
+        """The pod with claims made from the templates that it names."""
 
     def place(self, pod: PodView, node: str, claims: Iterable[ClaimAllocation] = ()) -> None:
         """Count a pod on a node, with its claims bound there, and devices taken for `claims`."""
@@ -140,7 +150,7 @@ class Direct:
     state: ClusterState
 
     def claimed(self, pod: PodView) -> PodView:
-        """The pod with claims made of the templates that it names."""
+        """The pod with claims made from the templates that it names."""
         return device_claims.with_made_claims(self.state, pod)
 
     def place(self, pod: PodView, node: str, claims: Iterable[ClaimAllocation] = ()) -> None:

@@ -115,7 +115,7 @@ class Replay:
         return self._reader.notes
 
     def run(self) -> Iterator[Replayed]:
-        """Every decision in order. UsageError for a log that is not there, BrokenLog where it cannot be read on."""
+        """Every decision in order. UsageError for a log that does not exist, BrokenLog where it cannot be read on."""
         for recorded in questions(self._reader, self._only):
             if isinstance(recorded, Recorded):
                 yield self._decide(recorded)

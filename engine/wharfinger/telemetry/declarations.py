@@ -7,8 +7,9 @@ with `wharfinger_`. Labels never hold names of pods or nodes: the number of seri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 
 class Kind(Enum):
@@ -19,8 +20,7 @@ class Kind(Enum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declaration:
+class Declaration(Struct, frozen=True, kw_only=True):
     """A metric. One that is `read` is computed at scrape time."""
 
     name: str

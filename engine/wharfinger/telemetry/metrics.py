@@ -96,7 +96,7 @@ class Readings(Collector):
         try:
             for labels, value in reading().items():
                 family.add_metric(labels, value)
-        except Exception:  # noqa: BLE001 — one value that cannot be had must not hide all the others
+        except Exception:  # noqa: BLE001 — one value that is not available must not hide all the others
             self._failed()
 
 

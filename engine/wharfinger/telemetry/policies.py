@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.emit import Handlers
 from wharfinger.framework.policy_status import PolicyStatus, Result
@@ -71,11 +73,11 @@ class PolicyTelemetry:
 
     def _changed(self, event: PolicyChanged) -> None:
         status = event.status
-        fares = {**_named(status), "state": status.state, "report": status.report}
+        described = {**_named(status), "state": status.state, "report": status.report}
         if status.result is Result.REFUSED:
-            self._log.error("policy changed", **fares)
+            self._log.error("policy changed", **described)
         else:
-            self._log.info("policy changed", **fares)
+            self._log.info("policy changed", **described)
 
     def _reviewed(self, event: PolicyReviewed) -> None:
         report = "".join(f"{finding.severity}: {finding}\n" for finding in event.findings)
@@ -111,8 +113,7 @@ def _named(status: PolicyStatus) -> dict[str, Any]:
     return {"policy": status.name, "source": status.source, "key": status.key, "mode": status.mode.value, "revision": revision}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reload:
+class Reload(Struct, frozen=True, kw_only=True):
     """A change of a policy or of a source.
 
     `what`: accepted, refused, warned, removed, suspended, resumed; of a source: lost, read again.
@@ -183,7 +184,7 @@ class SignalTelemetry:
         self._failures = metrics.counter(Metric.SIGNAL_FAILURES)
         self._suspensions = metrics.counter(Metric.SIGNAL_SUSPENSIONS)
         self._failing: dict[str, str] = {}
-        self._odd: dict[str, frozenset[str]] = {}
+        self._known_problems: dict[str, frozenset[str]] = {}
         self._suspended: set[tuple[str, str]] = set()
         self.handlers: Handlers = {
             SignalsFollowed: self._followed,
@@ -197,7 +198,7 @@ class SignalTelemetry:
         """Forgets other signals, and removes the series of their metrics."""
         queries = event.queries
         self._failing = {key: kind for key, kind in self._failing.items() if key in queries}
-        self._odd = {key: odd for key, odd in self._odd.items() if key in queries}
+        self._known_problems = {key: problems for key, problems in self._known_problems.items() if key in queries}
         used = {user for query in queries.values() for user in query.users}
         for policy, metric in [each for each in self._suspended if f"{each[0]}.{each[1]}" not in used]:
             self._suspensions.remove(policy, metric)
@@ -209,10 +210,16 @@ class SignalTelemetry:
         self._seconds.labels(query.place).observe(event.seconds)
         if self._failing.pop(query.key, None) is not None:
             self._log.info("signal answered again", **_named_signal(query))
-        odd = dict(found.oddities)
-        for said in odd.keys() - self._odd.get(query.key, frozenset()):
-            self._log.warning("signal has odd series", **_named_signal(query), what=said, series=odd[said].count, example=odd[said].example)
-        self._odd[query.key] = frozenset(odd)
+        problems = dict(found.problems)
+        for problem in problems.keys() - self._known_problems.get(query.key, frozenset()):
+            self._log.warning(
+                "signal has odd series",
+                **_named_signal(query),
+                what=problem,
+                series=problems[problem].count,
+                example=problems[problem].example,
+            )
+        self._known_problems[query.key] = frozenset(problems)
 
     def _refresh_failed(self, event: RefreshFailed) -> None:
         """Counts and measures a failure, and logs it unless the refresh before failed in the same way."""
@@ -283,10 +290,11 @@ class PolicyEvents:
     def _resumed(self, event: PolicyResumed) -> None:
         self._record(event.status, NORMAL, "PolicyResumed", "it decides again about pods that it governs")
 
-    def _record(self, status: PolicyStatus, type_: str, reason: str, said: str) -> None:
+    def _record(self, status: PolicyStatus, type_: str, reason: str, message: str) -> None:
         if status.about is None or not self._leads():
             return
-        note = f"{status.key}: {said}" if status.about.kind == "ConfigMap" else said  # it has several policies; other objects have one
+        # a ConfigMap has several policies; other objects have one
+        note = f"{status.key}: {message}" if status.about.kind == "ConfigMap" else message
         self._recorder.record_about(status.about, Event(type=type_, reason=reason, action=RELOAD, note=note), distinct=note)
 
 

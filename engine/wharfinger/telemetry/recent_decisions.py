@@ -2,7 +2,7 @@
 
 Every attempt leaves a light record: what came of it, and how long its stages took. The best nodes with the parts of their scores are read
 from the decision itself, while it is fresh, within a small share of time: for every decision at a low rate, for some decisions in a burst.
-For the others `/explain` decides again, on the cluster as it is then.
+For the others `/explain` decides again, on the present cluster then.
 
 The points of the last hour, for the live page, take some tens of kilobytes at most. Durations are read from the records, so nothing is
 counted while a pod is placed. Where the records of an interval were dropped already, because very many pods were tried, the percentiles are

@@ -10,9 +10,10 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from wharfinger.emit import Failed, Handlers
 from wharfinger.errors import PluginFault, WharfingerError
@@ -63,8 +64,7 @@ Kind = tuple[str, str]
 """Where, and what kind of error."""
 
 
-@dataclass(slots=True)
-class _Window:
+class _Window(Struct):
     """Counts of one kind of error since `began`."""
 
     began: float
@@ -101,7 +101,7 @@ class Repeats:
         return False
 
     def ended(self, *, all_of_them: bool = False) -> Iterator[tuple[Kind, int]]:
-        """Kinds whose time is over (or all), each with how many were held back if any were; they begin anew."""
+        """Kinds whose time is over (or all), each with how many were held back if any were; they begin again."""
         now = self._monotonic()
         if now < self._next_end and not all_of_them:
             return
@@ -221,7 +221,7 @@ class SchedulingTelemetry:
         self._log_held_back(all_of_it=True)
 
     def _stages(self, attempt: AttemptEnded) -> None:
-        *_, last = ("", *attempt.stages)  # the result of the attempt is that of its last stage
+        *_, last = ("", *attempt.stages)  # the attempt has the result of its last stage
         for stage, seconds in attempt.stages.items():
             status = STATUS[attempt.result] if stage == last else "Success"
             if stage in POINTS:

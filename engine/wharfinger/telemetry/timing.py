@@ -112,7 +112,7 @@ class DecisionStopwatch:
         self._plugins = cache(metrics.histogram(Metric.PLUGIN_DURATION).labels)
 
     def effort(self, plugin: Plugin) -> Effort | None:
-        """Where the effort of a policy's rule is kept; None for plugins of other kinds."""
+        """The effort of a policy's rule, which the caller updates; None for plugins of other kinds."""
         return self._efforts.of(plugin.origin) if isinstance(plugin, PolicyFilter | PolicyScore) else None
 
     def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — the measurement does not depend on the policies

@@ -74,7 +74,7 @@ class PodTraces:
             self._record(attempt, parent)
 
     def close(self) -> None:
-        """Send what waits, within `CLOSE_TIMEOUT`; a collector that is not there would take half a minute to be given up."""
+        """Send what waits, within `CLOSE_TIMEOUT`; a collector that does not exist would take half a minute to be given up."""
         sending = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
         sending.start()
         sending.join(CLOSE_TIMEOUT)

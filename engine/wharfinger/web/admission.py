@@ -3,7 +3,7 @@
 POST /validate   an AdmissionReview with a question; the answer is one with a response
 
 Whatever goes wrong here is answered with a status that the API server takes for a webhook that has failed: then `failurePolicy` of its
-configuration decides whether the object is stored. Only a verdict refuses. A verdict that is not there in the time that the API server
+configuration decides whether the object is stored. Only a verdict refuses. A verdict that does not exist in the time that the API server
 gives is such a failure too; it is answered before the API server gives up.
 """
 
@@ -13,10 +13,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
@@ -58,16 +58,14 @@ class _Question(msgspec.Struct):
 _reviews = msgspec.json.Decoder(_Review)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """The verdict: with a `refusal` the object must not be stored. Warnings are shown to the user who writes it."""
 
     refusal: str = ""
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """The caller of a review: the user, and the address unless a certificate proves that it is the API server."""
 
     user: str
@@ -86,8 +84,7 @@ Judge = Callable[[Mapping[str, Any], Caller], Awaitable[Verdict]]
 """The verdict about an object as JSON has it; Overloaded or DeadlineExceeded without one. It is cancelled when it takes too long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Callers:
+class Callers(Struct, frozen=True, kw_only=True):
     """Allowed callers: those whose verified certificate has one of `names` (empty: any name); with `anybody`, all callers."""
 
     names: frozenset[str] = frozenset()
@@ -98,8 +95,7 @@ class Callers:
         return self.anybody or (name is not None and (not self.names or name in self.names))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdmissionLimits:
+class AdmissionLimits(Struct, frozen=True, kw_only=True):
     """Reviews at a time, and the seconds that each may take. An address without a certificate may have half of them."""
 
     present: int = 64
@@ -121,8 +117,7 @@ _FAILURES: Mapping[type[Exception], tuple[str, int, str]] = {
 """The result, the HTTP status and the message of each failure; the message is the failure's own where it is empty."""
 
 
-@dataclass(slots=True)
-class Admission:
+class Admission(Struct):
     """The webhook. `seen` is called with the result of each review, one of `telemetry.metrics.RESULTS`."""
 
     judge: Judge
@@ -145,7 +140,7 @@ class Admission:
         address = "" if not self.callers.anybody or request.client is None else request.client.host
         try:
             with self._admitted(address):
-                async with asyncio.timeout(self._patience(request)):
+                async with asyncio.timeout(self._timeout(request)):
                     return await self._answer(request, address)
         except tuple(_FAILURES) as error:
             result, status, sentence = next(answer for kind, answer in _FAILURES.items() if isinstance(error, kind))
@@ -168,7 +163,7 @@ class Admission:
             if not self._present[address]:
                 del self._present[address]
 
-    def _patience(self, request: Request) -> float:
+    def _timeout(self, request: Request) -> float:
         """Seconds until a response: fewer than the API server waits for one, as given by `?timeout=5s`."""
         asked = request.query_params.get("timeout", "")
         number = asked.removesuffix("s")

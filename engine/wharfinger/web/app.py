@@ -28,10 +28,10 @@ import inspect
 import io
 import pstats
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 from starlette.applications import Starlette
@@ -57,8 +57,7 @@ _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, pri
 _MIN_GZIP_BYTES = 1400  # bytes; a response that fits into one packet is not worth compressing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checks:
+class Checks(Struct, frozen=True, kw_only=True):
     """Checks by name, in the order of the answer.
 
     A failure of a `live` check means that the process should be restarted (`/livez`, and `/healthz`, its old name); a failure of a `ready`
@@ -168,7 +167,7 @@ def application(
         routes += debug_routes(debug)
     app = Starlette(
         routes=[Route("/", _index(routes)), *routes],
-        middleware=[Middleware(Nearby)] if debug is not None and not debug.from_anywhere else (),
+        middleware=[Middleware(LocalOnly)] if debug is not None and not debug.from_anywhere else (),
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
     app.router.redirect_slashes = False
@@ -272,8 +271,7 @@ CacheReport = Callable[[], Awaitable[Mapping[str, Any]]]
 """The differences between the cache and the API server as plain values; WharfingerError if it cannot be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Debug:
+class Debug(Struct, frozen=True, kw_only=True):
     """The pages under `/debug`: only for this machine, unless `from_anywhere`."""
 
     cache: CacheReport | None = None
@@ -299,7 +297,7 @@ def _cache_answer(report: CacheReport) -> Callable[[Request], Awaitable[Response
     return cache
 
 
-class Nearby:
+class LocalOnly:
     """An ASGI middleware that allows `/debug/…` from this machine only."""
 
     def __init__(self, app: ASGIApp) -> None:

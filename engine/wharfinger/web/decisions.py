@@ -15,11 +15,11 @@ current cluster, and are marked as such.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -49,14 +49,13 @@ Evaluate = Callable[[EvaluationRequest], Awaitable[EvaluationAnswer]]
 """The answer to a request. UnknownObject, UsageError or InvalidObject for what cannot be answered, another WharfingerError for later."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decisions:
-    """The data, shown to this machine only, unless `to_anybody`: it names pods, and an explanation costs time."""
+class Decisions(Struct, frozen=True, kw_only=True):
+    """The data, shown to this machine only, unless `public`: it names pods, and an explanation costs time."""
 
     recent: RecentDecisions
     explain: Explain
     explain_group: ExplainGroup | None = None
-    to_anybody: bool = False
+    public: bool = False
 
 
 def routes(decisions: Decisions) -> list[Route]:
@@ -69,7 +68,7 @@ def routes(decisions: Decisions) -> list[Route]:
     if decisions.explain_group is not None:
         explain_group = decisions.explain_group
         found["/explain/group/{namespace}/{name}"] = _explanation(lambda group, _nodes: explain_group(group))
-    return [Route(path, answer if decisions.to_anybody else guarded(answer, "remoteUi")) for path, answer in found.items()]
+    return [Route(path, answer if decisions.public else guarded(answer, "remoteUi")) for path, answer in found.items()]
 
 
 def _list(recent: RecentDecisions) -> Answer:
@@ -188,12 +187,11 @@ def _refusal(sentence: str, status: int) -> Response:
     return PlainTextResponse(f"{sentence}\n", status)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluations:
-    """Answers requests of this machine only, unless `to_anybody`."""
+class Evaluations(Struct, frozen=True, kw_only=True):
+    """Answers requests of this machine only, unless `public`."""
 
     evaluate: Evaluate
-    to_anybody: bool = False
+    public: bool = False
 
 
 def evaluation_routes(evaluations: Evaluations) -> list[Route]:
@@ -206,7 +204,7 @@ def evaluation_routes(evaluations: Evaluations) -> list[Route]:
         return _json(live_evaluation.schema())
 
     answer = with_body("application/json", MAX_BYTES, evaluated)
-    asked = answer if evaluations.to_anybody else guarded(answer, "remoteUi")
+    asked = answer if evaluations.public else guarded(answer, "remoteUi")
     return [Route("/evaluate", asked, methods=["POST"]), Route("/evaluate/schema", schema)]
 
 

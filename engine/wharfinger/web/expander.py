@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
+from msgspec import Struct
 
 from wharfinger.errors import InvalidObject, UsageError
 from wharfinger.framework.chain import Chain
@@ -48,8 +48,7 @@ _FIELD = re.compile(r"^  (?:(optional|repeated) )?(?:map<(\w+), (\w+)>|(\w+)) (\
 _INLINE = frozenset({"volumeSource"})  # messages whose fields are directly in the JSON of the enclosing message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(Struct, frozen=True, kw_only=True):
     """A group of nodes that could grow: manifests of one of its nodes and of the pods that `count` of them would help."""
 
     name: str
@@ -58,8 +57,7 @@ class Option:
     pods: tuple[Mapping[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
+class Certificate(Struct, frozen=True, kw_only=True):
     """The certificate of the server and its private key, PEM."""
 
     chain: bytes

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -41,8 +41,7 @@ HEADERS: Mapping[str, str] = {
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A file of a page, with a tag that changes with its content."""
 
     content: bytes
@@ -87,11 +86,11 @@ def _file(file: File, request: Request) -> Response:
     return Response(file.content, media_type=file.media_type, headers=headers)
 
 
-def guarded(answer: Answer, *, to_anybody: bool, setting: str | None = "remoteUi") -> Answer:
-    """The same answer with the headers of a page; only this machine gets it, unless `to_anybody`, which `setting` decides."""
+def guarded(answer: Answer, *, public: bool, setting: str | None = "remoteUi") -> Answer:
+    """The same answer with the headers of a page; only this machine gets it, unless `public`, which `setting` decides."""
 
     async def asked(request: Request) -> Response:
-        found = await answer(request) if to_anybody or is_local_request(request) else remote_refusal(request, setting)
+        found = await answer(request) if public or is_local_request(request) else remote_refusal(request, setting)
         for name, value in HEADERS.items():
             found.headers.setdefault(name, value)
         return found

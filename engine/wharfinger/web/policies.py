@@ -6,12 +6,12 @@ JSON. Texts of others on the page are escaped. An explanation is JSON, or text w
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import Struct, structs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -28,11 +28,10 @@ UnknownObject when no such policy is in force, another WharfingerError if it can
 """
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Policies:
+class Policies(Struct, frozen=True, kw_only=True):
     """The data: the policies, their sources, the report of each shadow policy as plain values by name, and explanations.
 
-    Shown to this machine only, unless `to_anybody`: findings quote texts, and name labels and pods of all namespaces.
+    Shown to this machine only, unless `public`: findings quote texts, and name labels and pods of all namespaces.
     """
 
     statuses: Callable[[], Sequence[PolicyStatus]]
@@ -40,7 +39,7 @@ class Policies:
     shadows: Callable[[], Mapping[str, Mapping[str, Any]]]
     metrics: Callable[[], Sequence[MetricStatus]] = tuple
     explain: ExplainPolicy | None = None
-    to_anybody: bool = False
+    public: bool = False
 
 
 def routes(policies: Policies) -> list[Route]:
@@ -61,7 +60,7 @@ def routes(policies: Policies) -> list[Route]:
     found: dict[str, Answer] = {"/policies": listed, "/policies/{name:path}/shadow": shadow}
     if policies.explain is not None:
         found["/policies/{name:path}/explain"] = _explanation(policies.explain)
-    return [Route(path, answer if policies.to_anybody else guarded(answer, "remoteUi")) for path, answer in found.items()]
+    return [Route(path, answer if policies.public else guarded(answer, "remoteUi")) for path, answer in found.items()]
 
 
 def _explanation(explain: ExplainPolicy) -> Answer:
@@ -105,7 +104,7 @@ def plain(status: PolicyStatus, metrics: Sequence[MetricStatus] = ()) -> dict[st
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    return {name: value for name, value in dataclasses.asdict(finding).items() if value}
+    return {name: value for name, value in structs.asdict(finding).items() if value}
 
 
 def _metric(metric: MetricStatus) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def is_near(client: tuple[str, int] | None) -> bool:
 Value = TypeVar("Value")
 
 
-class Pace:
+class RequestRate:
     """The times at which requests may start: a burst, then at a fixed interval (generic cell rate algorithm)."""
 
     def __init__(self) -> None:
@@ -148,16 +148,16 @@ class Pace:
         return max(0.0, self._next - now - BURST * INTERVAL)
 
 
-class Paced:
+class RateLimited:
     """An ASGI middleware that limits the rate at which requests start."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._pace = Pace()
+        self._rate = RequestRate()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers when it is the request's turn."""
-        if scope["type"] == "http" and (seconds := self._pace.wait(asyncio.get_running_loop().time())):
+        if scope["type"] == "http" and (seconds := self._rate.wait(asyncio.get_running_loop().time())):
             await asyncio.sleep(seconds)
         await self._app(scope, receive, send)
 

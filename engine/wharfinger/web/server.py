@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wharfinger.errors import UsageError
-from wharfinger.web.requests import Paced
+from wharfinger.web.requests import RateLimited
 
 
 class ServingCertificate:
@@ -249,7 +249,7 @@ class Server:
     async def __aenter__(self) -> Self:
         self._sockets = await bound(self._host, self._port)
         config = uvicorn.Config(
-            Paced(_Ending(self._app)),
+            RateLimited(_Ending(self._app)),
             log_config=None,
             log_level="error",  # strangers can send thousands of broken requests in a second; each gets its 400, and the log no line
             access_log=False,

@@ -176,11 +176,11 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     changes: bool = True,
     advance: Callable[[], None] = lambda: None,
 ) -> Capacity:
-    """The room for the workloads of `pods`; `state` is as before afterwards, but for its revision.
+    """The room for the workloads of `pods`; `state` is as before afterwards, except for its revision.
 
     Shares are by each label of `by`. At most `most` further pods are counted for each workload. Without `changes` none are tried. `advance`
     is called for each pod placed. UsageError for no pods, and for pods of a DaemonSet; UnknownObject for a node, and for a
-    label of nodes, that is not there.
+    label of nodes, that does not exist.
     """
     if not pods:
         raise UsageError("there are no pods to count room for; name a pod, or a workload with at least one pod")

@@ -228,7 +228,7 @@ class _Placed:
         return {victim: result.pod for result in self.side.run.results for victim in result.victims}
 
     def message(self, uid: str) -> str:
-        """Why a pod has no node in the end; "" if it has one."""
+        """The reason why a pod has no node in the end; "" if it has one."""
         if self.nodes[uid] is not None:
             return ""
         result = self.results[uid]
@@ -392,7 +392,7 @@ class LogDiff:
 def log_diff(path: str | Path, after: replay.Others, before: replay.Others | None = None) -> LogDiff:
     """The decisions that the chains of `after` make differently from those of `before`, by default those of the log.
 
-    Raises UsageError for a log that is not there, BrokenLog where it cannot be read on.
+    Raises UsageError for a log that does not exist, BrokenLog where it cannot be read on.
     """
     reader = LogReader(path=Path(path))
     sides = replay.Side(before), replay.Side(after)

@@ -31,7 +31,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, pod_result, utilisation
-from wharfinger.simulate.placing import place_group, queue_order
+from wharfinger.simulate.placing import place_group, queue_order, reading_ahead
 from wharfinger.what_if.leaving_pods import Evictions, Refusal, cordoned, recreated, refusals, replaceable, staying
 from wharfinger.what_if.supposed_changes import SupposedChanges, placed
 
@@ -145,7 +145,7 @@ def drain(  # noqa: PLR0913 — the keywords are independent choices
 
     `force` lets pods without a controller leave, `delete_empty_dir_data` pods with an emptyDir. With `remove` the nodes are removed at the
     end, with everything that is still on them. The `waiting` pods are in the queue from the beginning. `advance` is called for every pod
-    that is on one of the nodes. Raises UnknownObject for a node that is not there.
+    that is on one of the nodes. Raises UnknownObject for a node that does not exist.
     """
     supposed = SupposedChanges(state)
     attempt = _Drain(Decider(chain), supposed, lambda pod: refusals(pod, force=force, delete_empty_dir_data=delete_empty_dir_data), advance)
@@ -172,6 +172,18 @@ def drain_steps(  # noqa: PLR0913 — the keywords are independent choices
     before = utilisation(supposed.state.snapshot())
     yield from attempt.run(names, waiting)
     return attempt.finished(names, before, removed=False)
+
+
+def drain_ahead(decider: Decider, supposed: SupposedChanges, nodes: Sequence[str], waiting: Iterable[PodView] = ()) -> Generator[None]:
+    """The steps of reading what the decisions of a drain read of all nodes: devices, volumes and storage. None where it is read already.
+
+    UnknownObject for a node that does not exist.
+    """
+    yield from reading_ahead(decider, supposed, waiting)
+    for node in nodes:
+        snapshot = supposed.state.snapshot()
+        for pod in tuple(snapshot.pods_on(snapshot.known_row(node))):
+            yield from decider.precompute(supposed.state.snapshot, pod)
 
 
 @dataclass(slots=True, eq=False)
@@ -244,7 +256,7 @@ class _Drain:
         self.steps = 0
 
     def known(self, nodes: Sequence[str]) -> tuple[str, ...]:
-        """The names of the nodes, each once; UnknownObject for one that is not there."""
+        """The names of the nodes, each once; UnknownObject for one that does not exist."""
         names = tuple(dict.fromkeys(nodes))
         for name in names:
             self._state.snapshot().known_row(name)
@@ -445,7 +457,7 @@ class _Drain:
 
     def _displace(self, victim: PodView, displaced_by: str) -> None:
         """Count a pod that preemption has evicted, and put its replacement into the queue."""
-        self._evictions.lose(victim)
+        self._evictions.count_lost(victim)
         self._index.remove(victim.uid)
         moving = self._moving.setdefault(victim.uid, _Moving(victim, victim.node_name))
         moving.displaced_by = displaced_by

@@ -40,7 +40,7 @@ class WorkloadPods:
     pods: tuple[PodView, ...]
 
     def further(self, state: ClusterState) -> Iterator[FurtherPod]:
-        """Pods without end: equal to the last one, but for what has a number in it. Pods that are there already are left out."""
+        """Further pods without end, equal to the last one apart from numbers in texts; names that exist are left out."""
         last = self.pods[-1]
         found = _NUMBERED.fullmatch(last.name)
         stem, first = (last.name, 0) if found is None else (found["stem"], int(found["number"]))
@@ -122,7 +122,7 @@ def _of(volume: objects.Volume, before: str, name: str) -> objects.Volume:
 
 
 def _claims(pod: PodView, made: PodView, state: ClusterState) -> Iterator[objects.PersistentVolumeClaim]:
-    """The claims of a pod's volumes that are not there yet, like those of the pod that it was made from."""
+    """The claims of a pod's volumes that do not exist yet, like those of the pod that it was made from."""
     for old, new in zip(pod.object.spec.volumes, made.object.spec.volumes, strict=True):
         before, name = _claim_of(old), _claim_of(new)
         if name == before or state.objects.get(objects.PersistentVolumeClaim, name, made.namespace) is not None:
@@ -146,7 +146,7 @@ class FurtherGroup:
 
 
 def further_groups(index: GroupIndex, key: str, pods: Sequence[PodView], state: ClusterState) -> Iterator[FurtherGroup]:
-    """Groups without end like the one of that key, which has these members; names that are there already are left out.
+    """Groups without end like the one of that key, which has these members; names that exist already are left out.
 
     Labels, annotations, affinity and spread constraints of a member that have the name of the group get the new name.
     """
@@ -201,7 +201,7 @@ def _replaced(value: Any, name: str, other: str) -> Any:
     return other if value == name else value
 
 
-# ── pods that ask for less of a resource ──
+# ── pods that request less of a resource ──
 
 
 def reductions(resource: str, wanted: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ Evictions follow the Eviction API (pkg/registry/core/pod/storage/eviction.go, Ku
 of a healthy pod; the controller of budgets gives it back when another healthy pod is there. Here `evict` takes it, and `replaced` gives it
 back.
 
-Running pods that a question takes from their nodes and places anew are named by `all`, `namespace=…` or `selector=…`.
+Running pods that a question takes from their nodes and places again are named by `all`, `namespace=…` or `selector=…`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def cordoned(node: objects.Node) -> objects.Node:
 
 
 def staying(pod: PodView) -> str:
-    """Why a drain leaves a pod where it is; "" if it does not."""
+    """The reason why a drain leaves a pod where it is; "" if the pod has to leave."""
     owner = pod.controller
     if owner is not None and owner.kind == "DaemonSet":
         return DAEMON_SET
@@ -60,7 +60,7 @@ def staying(pod: PodView) -> str:
 
 
 def refusals(pod: PodView, *, force: bool = False, delete_empty_dir_data: bool = False) -> str:
-    """Why `kubectl drain` refuses to drain the node of a pod that does not stay; "" if it does not refuse."""
+    """The reasons of `kubectl drain` to refuse a node with this pod; "" if it does not refuse."""
     found = []
     if not delete_empty_dir_data and any(volume.empty_dir is not None for volume in pod.object.spec.volumes):
         found.append(LOCAL_DATA)
@@ -94,7 +94,10 @@ def recreated(pod: PodView, created: datetime | None = None) -> PodView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why an eviction is refused, and by which budgets. `passes` is True if it may be allowed once other pods are healthy again."""
+    """The reason why an eviction is refused, and the budgets that refuse it.
+
+    `passes` is True if it may be allowed once other pods are healthy again.
+    """
 
     budgets: tuple[str, ...]
     message: str
@@ -138,7 +141,7 @@ class Evictions:
         return {objects.key_of(budget): 0 if self._exhausted(budget) else self.allowed(budget) for budget in guards}
 
     def refusal(self, pod: PodView) -> Refusal | None:
-        """Why the API would refuse to evict the pod now; None if it would not."""
+        """The reason why the Eviction API would refuse the pod now; None if it would not."""
         found = self.covering(pod)
         if len(found) > 1:
             names = tuple(map(objects.key_of, found))
@@ -148,7 +151,7 @@ class Evictions:
         return self._exhausted(found[0])
 
     def _exhausted(self, budget: objects.PodDisruptionBudget) -> Refusal | None:
-        """Why a budget allows no disruption now; None if it allows one."""
+        """The reason why a budget allows no disruption now; None if it allows one."""
         name, status, now = objects.key_of(budget), budget.status, self._count(budget)
         passes = True
         if status.observed_generation < budget.metadata.generation:
@@ -169,7 +172,7 @@ class Evictions:
                 now.allowed -= 1
                 now.healthy -= healthy(pod)
 
-    def lose(self, pod: PodView) -> None:
+    def count_lost(self, pod: PodView) -> None:
         """Count a pod that leaves without the Eviction API, as a victim of preemption does."""
         for budget in self.covering(pod):
             if healthy(pod):

@@ -26,11 +26,11 @@ from wharfinger.groups.results import GroupResult
 from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.reading import files, workloads
+from wharfinger.model.reading import decode, files, workloads
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.simulate.dry_run import PodResult
-from wharfinger.what_if.drain import Drain, DrainedPod, Fate, drain_steps
+from wharfinger.what_if.drain import Drain, DrainedPod, Fate, drain_ahead, drain_steps
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added, evaluated
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def read_request(body: bytes) -> EvaluationRequest:
     """The request in a body; UsageError where it is none."""
     try:
         return msgspec.json.decode(body, type=EvaluationRequest)
-    except msgspec.DecodeError as error:
+    except decode.NOT_JSON as error:
         raise UsageError(f"the body is not a request: {error}") from None
 
 
@@ -209,7 +209,7 @@ class LiveEvaluations:
         self._thread = BuildThread(clock)
         self._copy = FollowedCopy()
         self._kept: tuple[ClusterState, Decider] | None = None
-        self._rests_until = 0.0
+        self._paused_until = 0.0
         self._idle: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
         self._following: asyncio.Task[None] | None = None
@@ -217,12 +217,12 @@ class LiveEvaluations:
     async def of(self, scheduler: Scheduler, request: EvaluationRequest) -> EvaluationAnswer:
         """The answer to a request as of now.
 
-        UnknownObject for a node or a profile that is not there, UsageError for too much, InvalidObject for a manifest that cannot be read,
-        EvaluationBusy after `TIMEOUT`.
+        UnknownObject for a node or a profile that does not exist, UsageError for too much, InvalidObject for a manifest that cannot be
+        read, EvaluationBusy after `TIMEOUT`.
         """
         try:
             async with asyncio.timeout(TIMEOUT), self._turn:
-                rest = self._rests_until - self._clock.monotonic()
+                rest = self._paused_until - self._clock.monotonic()
                 if rest > 0:
                     await self._clock.sleep(rest)
                 began = self._clock.monotonic()
@@ -230,7 +230,7 @@ class LiveEvaluations:
                     return await self._answer(scheduler, request)
                 finally:
                     ended = self._clock.monotonic()
-                    self._rests_until = ended + min(PAUSE_RATIO * (ended - began), MAX_PAUSE)
+                    self._paused_until = ended + min(PAUSE_RATIO * (ended - began), MAX_PAUSE)
                     self._drop_later()
                     self._follow_later(scheduler)
         except TimeoutError:
@@ -296,6 +296,7 @@ class LiveEvaluations:
         with SupposedChanges(state) as supposed:
             for made in expansion.made:
                 supposed.put(made)
+                yield
             pods = tuple(map(PodView, expansion.pods))
             _not_placed(pods, state)
             new = yield from added(supposed, _supposed_nodes(request, state, len(pods)))
@@ -304,6 +305,7 @@ class LiveEvaluations:
                 return new, _Found(
                     pods=[_placed_or_not(result) for result in results.pods], groups=[_group(each) for each in results.groups]
                 )
+            yield from drain_ahead(decider, supposed, request.drain, pods)
             drained = yield from drain_steps(
                 decider,
                 supposed,
@@ -315,7 +317,7 @@ class LiveEvaluations:
         return new, _of_drain(drained)
 
     def _decider(self, chain: Chain, state: ClusterState) -> Decider:
-        """The decider of the last question if it is for the same chain and the same copy: rules are not prepared anew then."""
+        """The decider of the last question if it is for the same chain and the same copy: rules are not prepared again then."""
         if self._kept is None or self._kept[0] is not state or self._kept[1].chain is not chain:
             self._kept = state, Decider(chain, most_cells=MAX_KEPT)
         return self._kept[1]
@@ -399,7 +401,7 @@ def _placed_or_not(result: PodResult) -> EvaluatedPod:
 
 
 def _supposed_nodes(request: EvaluationRequest, state: ClusterState, n_pods: int) -> list[NodesLike]:
-    """The nodes to suppose. UnknownObject for a node that is not there, UsageError for too many nodes or pods."""
+    """The nodes to suppose. UnknownObject for a node that does not exist, UsageError for too many nodes or pods."""
     snapshot = state.snapshot()
     if sum(each.count for each in request.nodes) > MAX_NEW_NODES:
         raise UsageError(f"at most {MAX_NEW_NODES:,} nodes can be supposed at a time")

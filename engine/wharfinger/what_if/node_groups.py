@@ -172,7 +172,7 @@ def _free(state: ClusterState, names: set[str]) -> float:
 def _points(
     chain: Chain, state: ClusterState, groups: Sequence[NodeGroup], devices: Mapping[str, Devices], most: int
 ) -> dict[str, tuple[float, ...]]:
-    """For each group, the sum of the totals of its first `most` pods on a new node of the group; the cluster has one new node per group."""
+    """The sum of the totals of the first `most` pods of each group on its new node; the cluster has one new node per group."""
     with SupposedChanges(state) as supposed:
         nodes = {group.name: _added(supposed, group, devices[group.name], 1)[0].name for group in groups}
         snapshot, decider = state.snapshot(), Decider(chain)

@@ -43,7 +43,10 @@ _ZONES = (ZONE, REGION, BETA_ZONE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Why a pod finds no node. `reasons` counts nodes, most first; `victims` on `nominated` are the pods that it would have to evict."""
+    """The reasons why a pod finds no node.
+
+    `reasons` counts nodes, most first; `victims` on `nominated` are the pods that it would have to evict.
+    """
 
     pod: str
     message: str
@@ -342,7 +345,7 @@ class Count:
         return replace(found, resources=found.resources or asked[:MAX_RESOURCES])
 
     def _models(self, pod: PodView, *, zonal: bool) -> tuple[str, ...]:
-        """Nodes one more of which would take the pod, the most frequent kind first; kinds differ by zone if it may matter."""
+        """Kinds of nodes that would take the pod with one more, the most frequent kind first; kinds differ by zone if it may matter."""
         kinds = _kinds(self._state, zonal=zonal)
         with SupposedChanges(self._state) as supposed:
             made = [(new, model) for model in kinds for new in nodes_like(self._state.snapshot(), model)]

@@ -34,7 +34,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate import device_claims
 from wharfinger.simulate.dry_run import PodResult, gated_result, pod_result
-from wharfinger.simulate.placing import bind_claims, place_group
+from wharfinger.simulate.placing import bind_claims, place_group, reading_ahead
 from wharfinger.what_if.leaving_pods import staying
 
 _PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOf")
@@ -65,7 +65,7 @@ class SupposedChanges:
         self.undo()
 
     def claimed(self, pod: PodView) -> PodView:
-        """The pod with claims made of the templates that it names, as the controller makes them before a scheduler sees the pod."""
+        """The pod with claims made from the templates that it names, as the controller makes them before a scheduler sees the pod."""
         return device_claims.with_made_claims(self.state, pod, self.put)
 
     def place(self, pod: PodView, node: str, claims: Iterable[ClaimAllocation] = ()) -> None:
@@ -240,7 +240,7 @@ def _on(pod: PodView, node: str) -> PodView:
 def added(supposed: SupposedChanges, nodes: Iterable[NodesLike]) -> Generator[None, None, tuple[tuple[str, str], ...]]:
     """A generator of steps that adds nodes, and returns their names with those of their models.
 
-    UnknownObject for a model that is not there.
+    UnknownObject for a model that does not exist.
     """
     new: list[tuple[str, str]] = []
     for wanted in nodes:
@@ -272,6 +272,7 @@ def evaluated(decider: Decider, supposed: SupposedChanges, pods: Sequence[PodVie
         n_nodes = supposed.state.snapshot().n_nodes
         found += [gated_result(pod, gates[pod.uid], n_nodes) for pod in turn.pods if pod.uid in gates]
         free = tuple(pod for pod in turn.pods if pod.uid not in gates)
+        yield from reading_ahead(decider, supposed, free)
         if turn.group is not None:
             steps = place_group(decider, supposed, index, Turn(pods=free, group=turn.group), watch=_result)
             outcomes, result = yield from steps

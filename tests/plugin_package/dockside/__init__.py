@@ -11,7 +11,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 
 
 class DraftArguments(Arguments):
-    """How many pods a berth takes."""
+    """The number of pods that a berth takes."""
 
     most_pods: int = Field(default=2, ge=1)
 

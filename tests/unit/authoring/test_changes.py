@@ -6,7 +6,8 @@ import json
 import pytest
 
 from tests.work import calls
-from wharfinger.authoring import actions, completion_place, inline_texts
+from wharfinger.authoring import actions, inline_texts
+from wharfinger.authoring.completion import place
 from wharfinger.authoring.document import Document, NoFiles, Opened, findings
 from wharfinger.authoring.inline_texts import InlayHints
 from wharfinger.authoring.known_cluster import KnownCluster
@@ -39,14 +40,14 @@ def at(text):
     ],
 )
 def test_signature_names_the_argument_being_written(text, active):
-    found = completion_place.signatures(*at(text))[-1]
+    found = place.signatures(*at(text))[-1]
     assert found.parameters[found.active] == active
     assert all(each in found.text for each in found.parameters)
 
 
 @pytest.mark.parametrize("text", ["let x = |", "let x = ratio(1, 2) |", "filter f { | }"])
 def test_no_signature_outside_of_a_call(text):
-    assert not completion_place.signatures(*at(text))
+    assert not place.signatures(*at(text))
 
 
 def test_inlay_hints_say_types_and_ranges():
@@ -274,3 +275,16 @@ def work_of_changes(number):
     at = before.index("memor")
     assert actions.actions(Document("x.policy", before), at, at)
     return calls(lambda: actions.actions(Document("x.policy", after), at, at))
+
+
+def test_fixes_are_looked_for_until_enough_letters_were_read(monkeypatch):
+    """An editor may ask about the whole of a text in which everything is wrong."""
+    monkeypatch.setattr(actions, "MAX_LETTERS_TRIED", 5_000)
+
+    def work(n):
+        text = 'policy "x"\n' + "\n".join(f"filter f{number} {{ require node.labels['l{number}'] }}" for number in range(n)) + "\n"
+        document = Document("x.policy", text)
+        findings(document)
+        return calls(lambda: actions.actions(document, 0, len(text)), most=100_000_000)
+
+    assert work(400) <= 1.5 * work(200)

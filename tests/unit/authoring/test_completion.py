@@ -1,8 +1,8 @@
-"""What is offered at a place, by the text before it; `|` is where the author is."""
+"""The completion items at a position, which `|` marks in the text."""
 
 import pytest
 
-from wharfinger.authoring.completion import offers
+from wharfinger.authoring.completion.candidates import offers
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.simulate.cluster import load_cluster
@@ -153,3 +153,20 @@ def test_thousands_of_open_brackets_are_no_obstacle():
     assert offered(f"{text}|") == []
     document = Document("x.policy", text)
     assert [word.start + 1 for word in document.words] == [word.start for word in document.with_text(f"\n{text}").words]
+
+
+# Patterns that begin anew at each letter would need minutes for these.
+LONG = 200_000
+
+
+@pytest.mark.parametrize(
+    ("text", "there"),
+    [
+        (f'let x = node.name == "{"a" * LONG}" |', "and"),
+        (f"let x = {'a' * LONG}- |", "node"),
+        (f'filter f {{ require node.labels matches "{"a" * LONG}!,|" }}', "kubernetes.io/hostname"),
+        (f'filter f {{ require node.labels matches "{"k in (a," * (LONG // 8)}!|" }}', "kubernetes.io/hostname"),
+    ],
+)
+def test_very_long_words_are_read_once(text, there):
+    assert there in offered(text)

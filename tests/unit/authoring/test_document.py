@@ -5,12 +5,12 @@ import pytest
 from tests.unit.language.diagnostic_case import NAME, cases, content
 from tests.work import calls
 from wharfinger.authoring import vocabulary
-from wharfinger.authoring.completion import offers
+from wharfinger.authoring.completion.candidates import offers
 from wharfinger.authoring.document import Document, Opened, findings
 from wharfinger.authoring.highlighting import KINDS, MODIFIERS, highlights
 from wharfinger.authoring.hover import hover
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.positions import Positions
+from wharfinger.authoring.protocol.positions import Positions
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.language import load
@@ -208,6 +208,16 @@ def test_places_are_counted_as_editors_do(text):
 def test_a_place_behind_a_wide_character():
     assert Positions("😀x").at(1) == (0, 2)
     assert Positions("😀x").offset(0, 1) == 0
+
+
+def test_a_place_far_behind_a_wide_character_is_no_more_work():
+    """An editor is told the places of all words; a policy may stand in one line."""
+
+    def work(length):
+        positions = Positions("😀" + "x" * length)
+        return calls(lambda: (positions.at(length), positions.offset(0, length), positions.to_units(length), positions.from_units(length)))
+
+    assert work(10_000) == work(10)
 
 
 def test_every_fixed_word_has_a_text():

@@ -14,7 +14,7 @@ TEXT += 'test "t" {\n  node a\n  pod p\n  place p\n  expect p on a\n}\n'
 
 
 async def asked(folder, questions, *arguments):
-    """What `questions` returns, given a client of a server that has opened TEXT, and its document."""
+    """The result of `questions`, called with a client of a server that has opened TEXT, and its document."""
     client = LanguageClient("test", "1")
     said = []
 
@@ -135,7 +135,7 @@ def message(body):
 
 
 def ended(sent):
-    """What `wharf lsp` has done when `sent` was all that an editor had written."""
+    """The process `wharf lsp` after its end, with `sent` as its whole input."""
     return subprocess.run([sys.executable, "-m", "wharfinger", "lsp"], input=sent, capture_output=True, timeout=60, check=False)
 
 

@@ -119,7 +119,7 @@ REQUESTS = st.builds(
 DEVICES = st.lists(
     st.builds("{}:{}".format, st.sampled_from(["A", "B", ""]), st.sampled_from([0, 100, 250, 400, 500, 750, 1000])), max_size=5
 ).map(" ".join)
-NODES = st.lists(st.tuples(st.sampled_from([0, 2000, 8000]), st.sampled_from([1, 4]), DEVICES), min_size=1, max_size=6)
+NODES = st.lists(st.tuples(st.sampled_from([0, 2000, 8000]), st.sampled_from([0, 1, 4]), DEVICES), min_size=1, max_size=6)
 ASKS = st.sampled_from(["", "1x100", "1x500", "1x250", "1x1000", "2x1000", "3x1000", "2x500"])
 
 

@@ -55,7 +55,7 @@ def same(found: Any, wanted: Any) -> bool:
 
 
 def columns_of(answer: Any, n_rows: int) -> list[Any]:
-    """What a kernel returned, one plain value per row, None where it is missing."""
+    """The result of a kernel, one plain value per row, None where it is missing."""
     values, present = answer if isinstance(answer, tuple) else (answer, np.True_)
     values, present = np.broadcast_to(values, n_rows).tolist(), np.broadcast_to(present, n_rows).tolist()
     return [value if there else None for value, there in zip(values, present, strict=True)]

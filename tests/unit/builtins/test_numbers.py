@@ -21,7 +21,7 @@ many = settings(max_examples=400, deadline=None)
 
 
 def ulps(found: float, true: Decimal) -> float:
-    """How far a number is from the true one, in units of the last place."""
+    """The distance of a number from the true one, in units of the last place."""
     return float(abs(PRECISE.subtract(Decimal(found), true)) / Decimal(math.ulp(float(true))))
 
 

@@ -1,4 +1,4 @@
-"""What clocks in time zones show, also on the days when they change."""
+"""The local time in time zones, also on the days when clocks change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tabulator offers, as bash, zsh, fish and kubectl ask for it."""
+"""Completion on the command line, as bash, zsh, fish and kubectl request it."""
 
 import os
 import pty
@@ -238,7 +238,7 @@ def test_bash_inserts_whole_words(ask, tmp_path, line, words):
 
 @pytest.fixture
 def typed(tmp_path):
-    """What a shell shows on a terminal after these keys, with the completion that `wharf` has installed for it; once `awaited` is shown."""
+    """The terminal of a shell after these keys, with the completion that `wharf` has installed for it; once `awaited` is shown."""
     running = []
 
     def shown(shell, keys, awaited):

@@ -27,7 +27,7 @@ def cluster():
 
 
 def unrevised(text):
-    """Without revisions: they say that something changed anywhere in the chain, which is not what these goldens are about."""
+    """The output without revisions, which differ with any change of the chain; these goldens are about other things."""
     return re.sub(r"\b[0-9a-f]{64}\b", "<sha256>", text)
 
 

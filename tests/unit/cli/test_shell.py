@@ -1,4 +1,4 @@
-"""What every verb has in common: exit codes, one sentence for what went wrong, no tracebacks."""
+"""The rules for all verbs: exit codes, one sentence for an error, no tracebacks."""
 
 import inspect
 import json

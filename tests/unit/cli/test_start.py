@@ -1,4 +1,4 @@
-"""What a verb does not import before it is needed."""
+"""Modules that a verb does not import before they are needed."""
 
 import subprocess
 import sys

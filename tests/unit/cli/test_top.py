@@ -39,7 +39,7 @@ DECISIONS = [
 
 
 class Process:
-    """What a process measures."""
+    """The measurements of a process."""
 
     def __init__(self):
         self.registry = CollectorRegistry()

@@ -1,9 +1,9 @@
-"""What a policy costs is known from its text: how each selection is answered, what is refused to whom."""
+"""The cost of a policy, estimated from its text: how each selection is answered, what is refused to whom."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.load_source import load_source
 from tests.unit.compiler import texts
@@ -117,7 +117,7 @@ def many(n, rule):
     ("rule", "of_namespace", "of_cluster"),
     [
         ("score s{i} = count(pods where it.priority > {i}, on: node) normalize minmax", 50, None),
-        ("filter f{i} {{ require not starts_with(node.labels['a{i}'] ?? 'none', pod.name) }}", 6, 66),
+        ("filter f{i} {{ require not starts_with(node.labels['a{i}'] ?? 'none', pod.name) }}", 6, 33),
         ("filter f{i} {{ require not ends_with(node.name, 'a{i}') }}", 16, 166),
         ("filter f{i} {{ require not matches_regex(pod.labels['app'] ?? 'none', 'a{i}') }}", 20, None),
         ("filter f{i} {{ require not matches_regex(node.name, 'a{{1,300}}{i:03}') }}", 8, 16),
@@ -209,6 +209,33 @@ def test_adding_up_a_value_of_placed_pods_costs_more_than_reading_it():
     added = cost.of_policy(checked(counting("it.requests.cpu > 1cpu", ", it.requests.cpu"))).counted
 
     assert added == read + cost.WEIGHED
+
+
+def of_workload(milli, rule="score f = -fragmentation_after(typical) normalize minmax on missing 0"):
+    """A policy of a workload with a request for each of these thousandths of a device."""
+    requests = ", ".join(f"{{ cpu: {1 + number}m, gpu: 1, milli: {each}, weight: 0.01% }}" for number, each in enumerate(milli))
+    return f'policy "p"\nworkload typical = [{requests}]\n{rule}\n'
+
+
+@pytest.mark.parametrize(
+    ("authority", "most"), [(CLUSTER, 10_000 // (cost.REQUEST + cost.PART_OF_DEVICE)), (WEB, 2_000 // (cost.REQUEST + cost.PART_OF_DEVICE))]
+)
+def test_each_request_of_a_workload_and_each_part_of_a_device_has_its_cost(authority, most):
+    assert reported(checked(of_workload(range(1, most + 1)), authority)) == []
+    assert reported(checked(of_workload(range(1, most + 2)), authority)) == ["P610"]
+    alike = (10_000 if authority is CLUSTER else 2_000) // cost.REQUEST - 10
+    assert reported(checked(of_workload([500] * min(alike, 500)), authority)) == []
+
+
+def test_the_fragmentation_with_a_device_is_computed_for_all_devices_of_a_node():
+    found = [cost.of_policy(checked(of_workload([500, 250], rule))) for rule in FRAGMENTATIONS]
+    assert abs(found[0].operations - found[1].operations) < cost.REQUEST + cost.DEVICES
+
+
+FRAGMENTATIONS = (
+    "score f = -fragmentation_after(typical) normalize minmax on missing 0",
+    "prefer device f = -fragmentation_with(it, typical)",
+)
 
 
 @pytest.mark.parametrize(

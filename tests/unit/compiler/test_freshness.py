@@ -1,4 +1,4 @@
-"""Which metrics are suspended is worked out anew for another cluster, whatever address its tables have."""
+"""The suspended metrics are computed again for another cluster, whatever address its tables have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ score calm weight 1 = if load < 50% then 100 else 0 on missing 0
 
 
 class Cluster:
-    """Of two nodes, all or none with a sample; its table of strings can be freed while the snapshot is held."""
+    """A cluster of two nodes, all or none with a sample; its table of strings can be freed while the snapshot is held."""
 
     def __init__(self, *, covered: bool) -> None:
         samples = SimpleNamespace(present=np.full(2, covered), times=np.full(2, 1000.0))

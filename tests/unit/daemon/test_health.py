@@ -1,4 +1,4 @@
-"""What `/readyz` answers: for a process that waits for its API server, one that lists, and one that may not see everything."""
+"""The answers of `/readyz` for a process that waits for its API server, one that lists, and one that may not see everything."""
 
 import asyncio
 from types import SimpleNamespace

@@ -10,7 +10,7 @@ from wharfinger.daemon.admission import Judges, TooLong, judge_command
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import SystemClock
 from wharfinger.language.semantics.authority import TenantRights
-from wharfinger.signals.fair_queue import Asker
+from wharfinger.signals.fair_queue import Requester
 
 GOOD = {"metadata": {"name": "p"}, "spec": {"source": 'policy "p"\nscore s = 1\n'}}
 BAD = {"metadata": {"name": "p"}, "spec": {"source": 'policy "p"\nscore s = nodes\n'}}
@@ -43,7 +43,7 @@ def slow_ones(seconds=1.0):
 
 def test_a_process_judges_one_text_after_the_other():
     async def story(judges):
-        found = [await judges(obj, Asker("jo")) for obj in (GOOD, BAD, {"spec": 3}, GOOD)]
+        found = [await judges(obj, Requester("jo")) for obj in (GOOD, BAD, {"spec": 3}, GOOD)]
         assert len(judges._all) == 1
         return found
 
@@ -54,11 +54,11 @@ def test_a_process_judges_one_text_after_the_other():
 
 def test_a_text_that_takes_too_long_ends_its_process_and_no_other():
     async def story(judges):
-        slow = [asyncio.create_task(judges({"slow": True}, Asker("slow", group=str(number)))) for number in range(2)]
-        assert (await judges({"say": "quick"}, Asker("quick", group="quick"))).refusal == "quick"
+        slow = [asyncio.create_task(judges({"slow": True}, Requester("slow", group=str(number)))) for number in range(2)]
+        assert (await judges({"say": "quick"}, Requester("quick", group="quick"))).refusal == "quick"
         for outcome in await asyncio.gather(*slow, return_exceptions=True):
             assert isinstance(outcome, TooLong)
-        assert (await judges({"say": "again"}, Asker("quick", group="quick"))).refusal == "again"
+        assert (await judges({"say": "again"}, Requester("quick", group="quick"))).refusal == "again"
 
     asyncio.run(with_judges(story, **slow_ones()))
 
@@ -69,7 +69,7 @@ def test_many_slow_texts_of_one_source_do_not_delay_the_others_until_all_are_bui
     async def story(judges):
         async def ask(name, obj):
             with contextlib.suppress(TooLong):
-                await judges(obj, Asker(name, group=name))
+                await judges(obj, Requester(name, group=name))
             order.append(name)
 
         slow = [asyncio.create_task(ask(name, {"slow": True})) for name in ("a", "b", "c") for _ in range(3)]
@@ -85,19 +85,19 @@ def test_many_slow_texts_of_one_source_do_not_delay_the_others_until_all_are_bui
 def test_a_process_that_ends_is_reported_and_followed_by_another():
     async def story(judges):
         with pytest.raises(WharfingerError, match="ended with status 3"):
-            await judges({"exit": 3}, Asker("jo"))
-        return await judges({"say": "here"}, Asker("jo"))
+            await judges({"exit": 3}, Requester("jo"))
+        return await judges({"say": "here"}, Requester("jo"))
 
     assert asyncio.run(with_judges(story, **slow_ones())).refusal == "here"
 
 
 def test_a_process_that_ended_while_it_waited_is_followed_by_another_unseen():
     async def story(judges):
-        await judges({"say": "x"}, Asker("jo"))
+        await judges({"say": "x"}, Requester("jo"))
         (process,) = judges._idle
         process.kill()
         await process.wait()
-        return await judges({"say": "here"}, Asker("jo"))
+        return await judges({"say": "here"}, Requester("jo"))
 
     assert asyncio.run(with_judges(story, **slow_ones())).refusal == "here"
 
@@ -105,33 +105,33 @@ def test_a_process_that_ended_while_it_waited_is_followed_by_another_unseen():
 def test_one_that_cannot_be_started_is_reported():
     async def story(judges):
         with pytest.raises(WharfingerError, match="cannot be started"):
-            await judges(GOOD, Asker("jo"))
+            await judges(GOOD, Requester("jo"))
 
     asyncio.run(with_judges(story, command=(sys.executable, "-c", "")))
 
 
 def test_no_process_keeps_working_for_a_client_that_has_gone():
     async def story(judges):
-        assert (await judges({"say": "first"}, Asker("jo"))).refusal == "first"
+        assert (await judges({"say": "first"}, Requester("jo"))).refusal == "first"
         (process,) = judges._all
-        asking = asyncio.create_task(judges({"slow": True}, Asker("jo")))
+        asking = asyncio.create_task(judges({"slow": True}, Requester("jo")))
         for _ in range(10):
             await asyncio.sleep(0)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         assert await process.wait() == -9
-        assert (await judges({"say": "next"}, Asker("jo"))).refusal == "next"
+        assert (await judges({"say": "next"}, Requester("jo"))).refusal == "next"
 
     asyncio.run(with_judges(story, **slow_ones(seconds=30.0)))
 
 
 def test_a_process_whose_caller_has_gone_starts_all_the_same():
     async def story(judges):
-        asking = asyncio.create_task(judges({"say": "x"}, Asker("jo")))
+        asking = asyncio.create_task(judges({"say": "x"}, Requester("jo")))
         await asyncio.sleep(0)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        assert (await judges({"say": "next"}, Asker("jo"))).refusal == "next"
+        assert (await judges({"say": "next"}, Requester("jo"))).refusal == "next"
         return len(judges._all)
 
     assert asyncio.run(with_judges(story, **slow_ones(seconds=30.0))) == 1

@@ -1,4 +1,4 @@
-"""What the live page shows of a running scheduler."""
+"""The live page of a running scheduler."""
 
 from types import SimpleNamespace
 
@@ -19,6 +19,8 @@ from wharfinger.kube.connection import Contact
 from wharfinger.language import load
 from wharfinger.model import objects
 from wharfinger.model.reading.decode import convert
+from wharfinger.model.state.device_states import DeviceStates
+from wharfinger.model.state.node_reader import READ_AT_ONCE
 from wharfinger.policies import candidate
 from wharfinger.policies.store import PolicyRemoved, PolicyTried, SourceChanged
 from wharfinger.scheduler.ports import Ports
@@ -260,6 +262,18 @@ def test_the_devices_of_a_node_are_listed_by_pool_with_their_states(setting):
     values = dict(zip(picture.tiles.names, picture.coloring.values.tolist(), strict=True))
     assert values["a"] == 0.5
     assert np.isnan(values["b"])
+
+
+def test_the_devices_of_all_nodes_are_read_in_steps(setting, monkeypatch):
+    read, number = [], DeviceStates._number
+    monkeypatch.setattr(DeviceStates, "_number", lambda self, snapshot, row: read.append(row) or number(self, snapshot, row))
+    setting.put(*(node(f"more-{index}") for index in range(3 * READ_AT_ONCE)))
+    for count, _ in enumerate(setting.board.precompute("devices"), start=1):
+        assert len(read) == count
+    assert len(read) == 3 + 3 * READ_AT_ONCE
+    setting.board.picture("devices", known=-1)
+    assert len(read) == 3 + 3 * READ_AT_ONCE
+    assert not list(setting.board.precompute("cpu"))
 
 
 def test_most_devices_and_holders_are_counted_and_not_listed(setting, monkeypatch):

@@ -13,7 +13,7 @@ from wharfinger.errors import WharfingerError
 
 
 def started(folder, **params):
-    """What was emitted at a start, and the error that it ended with."""
+    """The events of a start, and the error that it ended with."""
     settings = Settings(profiles=(Profile(policies=(str(folder),), params=params),))
     seen = Seen()
     try:

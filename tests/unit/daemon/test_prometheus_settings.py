@@ -1,4 +1,4 @@
-"""Which Prometheus servers there are, without a secret in sight."""
+"""The settings of Prometheus servers, in which no secret is shown."""
 
 import pytest
 

@@ -29,7 +29,7 @@ def shown(world, **query):
 
 
 def asked(*found, question):
-    """What a question about a calm scheduler answers."""
+    """The answer about a scheduler that has nothing to do."""
 
     async def story():
         async with running(*racks(2, 2), *found) as world:

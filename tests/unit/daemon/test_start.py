@@ -1,4 +1,4 @@
-"""What a start of `wharf run` does not pay for."""
+"""A start of `wharf run` does not import what it does not need."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the settings let policies of namespaces do, up to a policy that imports what they share."""
+"""The rights that the settings give policies of namespaces, up to a policy that imports what they share."""
 
 import pytest
 

@@ -19,7 +19,7 @@ PLACES = {"engine/wharfinger/": "wharfinger/", "grammar/": "wharfinger/grammar/"
 
 
 def built(source, folder, *kinds):
-    """What the build of a source folder leaves in a folder."""
+    """The files that the build of a source folder makes."""
     command = [sys.executable, "-m", "build", "--no-isolation", *kinds, "--outdir", folder, source]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

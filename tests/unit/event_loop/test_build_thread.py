@@ -1,4 +1,4 @@
-"""Policies are built in a thread: the scheduler rests meanwhile, but not for ever, and afterwards everything is as it was."""
+"""Policies are built in a thread: the scheduler rests meanwhile, but not forever, and afterwards everything is as it was."""
 
 import asyncio
 import sys

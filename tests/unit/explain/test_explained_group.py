@@ -1,4 +1,4 @@
-"""Why a group waits, for programs; nothing changes."""
+"""The explanation of a waiting group, as values; nothing changes."""
 
 import pytest
 from msgspec import structs

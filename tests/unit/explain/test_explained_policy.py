@@ -1,4 +1,4 @@
-"""What a policy does on a cluster: whom it governs, what it rejects, and where it makes a difference."""
+"""The effect of a policy on a cluster: the pods it governs, the nodes it rejects, and the decisions it changes."""
 
 import pytest
 

@@ -64,7 +64,7 @@ def row_count(snapshot, rows):
 
 
 class Verdict(Arguments):
-    """What a `Stub` answers, by node name."""
+    """The answer of a `Stub`, by node name."""
 
     reject: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     unresolvable: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Which devices of the chosen node a pod gets: by `prefer device` of policies, and otherwise as Kubernetes and GpuShares do."""
+"""The devices of the chosen node that a pod gets: by `prefer device` of policies, and otherwise as Kubernetes and GpuShares do."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def cluster(*nodes: objects.Node) -> ClusterState:
 
 
 def finished(steps: Generator[None, None, ClusterState]) -> ClusterState:
-    """What the steps return."""
+    """The return value of the steps."""
     with pytest.raises(StopIteration) as done:  # noqa: PT012 — the last step raises
         while True:
             next(steps)

@@ -1,4 +1,4 @@
-"""What is made of the profiles of a KubeSchedulerConfiguration."""
+"""The chains made from the profiles of a KubeSchedulerConfiguration."""
 
 from __future__ import annotations
 

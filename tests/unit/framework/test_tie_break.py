@@ -7,9 +7,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tests.unit.framework import fleet
+from tests.unit.compiler.texts import compiled
+from tests.unit.framework import fleet, kube
+from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation import best_rows, cycle
+from wharfinger.model import objects
 from wharfinger.model.columns.node_table import stable_hash
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
 
 
 def test_the_hash_of_a_name_is_fixed_for_ever():
@@ -48,3 +53,22 @@ def test_the_order_of_the_rows_does_not_matter():
     for number in range(20):
         pod = fleet.pod(f"pod-{number}")
         assert cycle.decide(chain, forwards.snapshot(), pod).node == cycle.decide(chain, backwards.snapshot(), pod).node
+
+
+@pytest.mark.parametrize(("ties", "equal"), [("", ("a", "b", "c")), ('tie_break number(node.labels["rank"] ?? "") asc\n', ("b", "c"))])
+def test_the_equal_nodes_are_those_that_pods_with_other_uids_get(ties, equal):
+    chain = assemble((compiled(f'policy "ranks"\nscore none weight 1 = 0 * least_allocated()\n{ties}'),))
+    ranks = {"a": "2", "b": "1", "c": "1"}
+    snapshot = kube.state([kube.node(name, labels={"rank": rank}) for name, rank in ranks.items()]).snapshot()
+    decided = [cycle.decide(chain, snapshot, PodView(decode.convert(kube.pod(f"p{number}"), objects.Pod))) for number in range(40)]
+    assert {decision.equal_nodes for decision in decided} == {equal}
+    assert {decision.ties for decision in decided} == {len(equal)}
+    assert {decision.node for decision in decided} == set(equal)
+
+
+def test_a_version_that_is_missing_comes_last_whatever_text_stands_for_it():
+    key = 'if (node.labels["old"] ?? "") == "yes" then semver(pod.name) else semver(node.labels["release"] ?? "")'
+    chain = assemble((compiled(f'policy "releases"\ntie_break {key} desc\n'),))
+    labels = {"a": {"old": "yes"}, "b": {"release": "1.9"}, "c": {"release": "v1.10.2"}, "d": {"release": "none"}}
+    snapshot = kube.state([kube.node(name, labels=each) for name, each in labels.items()]).snapshot()
+    assert cycle.decide(chain, snapshot, PodView(decode.convert(kube.pod("p"), objects.Pod))).equal_nodes == ("c",)

@@ -1,4 +1,4 @@
-"""Which events may help a pod that a filter of a policy has rejected, by what the filter reads."""
+"""The events that may help a pod that a filter of a policy has rejected, by the values that the filter reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which group policies put a pod into, and what they say of it together."""
+"""The group that policies put a pod into, and its terms by all of them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""While claims are written, events wait: bindings wait for claims."""
+"""Claims are written as they were read: while they are, events wait, and a claim that took the name of another one is not touched."""
 
 from __future__ import annotations
 
 import asyncio
+
+import pytest
 
 from tests.unit.kube.conftest import RealClock
 from tests.unit.kube.scripted_server import Answer, refused
@@ -11,7 +13,8 @@ from wharfinger.kube.claim_writes import ApiClaimWriter
 from wharfinger.model import objects
 
 CLAIM = objects.ResourceClaim(metadata=objects.ObjectMeta(name="gpu", namespace="shop", uid="c1", resource_version="8"))
-PATH = "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/gpu/status"
+CLAIM_PATH = "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/gpu"
+PATH = f"{CLAIM_PATH}/status"
 
 
 def test_a_write_is_in_flight_until_it_is_carried_out_or_refused(run) -> None:
@@ -29,3 +32,21 @@ def test_a_write_is_in_flight_until_it_is_carried_out_or_refused(run) -> None:
 
     run(scenario)
     assert seen == [1, (WriteFailed, 0), 1, (type(None), 0)]
+
+
+def read_again(uid: str) -> Answer:
+    """The object of the API server with the name of the claim."""
+    return Answer(body={"kind": "ResourceClaim", "metadata": {"name": "gpu", "namespace": "shop", "uid": uid, "resourceVersion": "9"}})
+
+
+@pytest.mark.parametrize(("uid", "deleted"), [("c1", True), ("c2", False)])
+def test_only_the_claim_that_was_meant_is_deleted(run, uid, deleted) -> None:
+    async def scenario(server, connection) -> None:
+        server.on("PATCH", CLAIM_PATH, refused(409, "Conflict"), Answer(body={"kind": "ResourceClaim"}))
+        server.on("GET", CLAIM_PATH, read_again(uid))
+        server.on("DELETE", CLAIM_PATH, Answer())
+        await ApiClaimWriter(connection, RealClock()).delete(CLAIM)
+        assert [seen.body["preconditions"] for seen in server.requests("DELETE")] == [{"uid": "c1"}] * deleted
+        assert [seen.body["metadata"]["uid"] for seen in server.requests("PATCH")] == ["c1"] * (1 + deleted)
+
+    run(scenario)

@@ -1,4 +1,4 @@
-"""Whether the API server answers, as of now: seen in the answers to all requests, and probed where there are none."""
+"""The contact with the API server: seen in the answers to all requests, and probed where there are none."""
 
 import asyncio
 import contextlib

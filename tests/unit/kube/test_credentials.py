@@ -1,4 +1,4 @@
-"""What no request can be made with is refused when it is read, with a sentence."""
+"""Credentials with which no request can be made are refused when they are read."""
 
 import asyncio
 import time

@@ -157,7 +157,7 @@ def test_other_pods_have_other_events(recording):
     recording(scenario)
 
 
-def test_an_event_that_has_expired_is_written_anew(recording):
+def test_an_event_that_has_expired_is_written_again(recording):
     async def scenario(events, server, recorder):
         failed(events)
         await events.drain()

@@ -22,7 +22,7 @@ class Sink:
         self.wanted = {key: text.wanted for key, text in texts.items()}
         self.notes = notes
 
-    def lose(self, source, why):
+    def mark_unreadable(self, source, why):
         self.said.append(why)
 
 

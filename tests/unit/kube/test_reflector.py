@@ -255,6 +255,23 @@ def test_lines_may_be_long(follow):
     assert len(recorder.objects["Node"]["long"].metadata.annotations["a"]) == 300_000
 
 
+def test_a_field_that_nobody_reads_may_be_nested_deeper_than_can_be_decoded(follow):
+    """The API server takes 10,000 levels, for example in the parameters of a ResourceClaim for its driver."""
+
+    def deep(name, version):
+        lists = "[" * 9_000 + "]" * 9_000
+        return f'{{"metadata": {{"name": "{name}", "resourceVersion": "{version}"}}, "spec": {{"x": {lists}, "unschedulable": true}}}}'
+
+    page = f'{{"metadata": {{"resourceVersion": "10"}}, "items": [{deep("a", 9)}]}}'
+    recorder, served, _, _ = follow(
+        nodes_are("a", "b"),
+        lists=[Answer(raw=page.encode())],
+        watches=[Stream(events=[f'{{"type": "ADDED", "object": {deep("b", 11)}}}\n'.encode()])],
+    )
+    assert all(node.spec.unschedulable for node in recorder.objects["Node"].values())
+    assert (recorder.reports, len(served.list_queries)) == ([], 1)
+
+
 def test_a_kind_that_we_may_not_read_has_no_objects(follow):
     services = Resource(kind=objects.Service, path=PATH)
     recorder, _, clock, reflector = follow(lambda r, s: len(s.list_queries) == 2, lists=[refused(403, "Forbidden")], resource=services)

@@ -25,7 +25,7 @@ class ServerSide:
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
 
     def shake_hands(self, received):
-        """What it answers."""
+        """The answer of the server to a handshake."""
         self.incoming.write(received)
         with suppress(ssl.SSLWantReadError):
             self.tls.do_handshake()
@@ -174,7 +174,7 @@ class Resuming:
 
 
 def against(server, story, contexts):
-    """Run a story of requests with connections that take these contexts in sequence, the last one for ever."""
+    """Run a story of requests with connections that take these contexts in sequence, the last one forever."""
 
     async def main():
         async with await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=server.context) as listening:
@@ -232,3 +232,57 @@ def test_a_server_that_gives_no_session_is_asked_all_the_same(pair, tickets, sil
         assert not any(server.resumed[:4])
 
     against(server, story, [trusting(pair)])
+
+
+class Serving:
+    """A server whose certificate may be replaced, and a connection that trusts the certificate in a file."""
+
+    def __init__(self, folder, pair):
+        self.trusted, self.now = folder / "ca.crt", 0.0
+        self.trusted.write_bytes(pair[0].read_bytes())
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(*pair)
+        self.context.num_tickets = 0  # a session that is resumed shows no certificate
+        self._folder = folder
+
+    def serve_with(self, pair):
+        self.context.load_cert_chain(*pair)
+
+    async def answer(self, reader, writer):
+        with suppress(ConnectionError, ssl.SSLError):
+            while await reader.read(1000):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+                break
+        writer.close()
+
+    async def run(self, story):
+        async with await asyncio.start_server(self.answer, "127.0.0.1", 0, ssl=self.context) as listening:
+            cluster = {"certificate-authority": str(self.trusted)}
+            address = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+            known = Credentials(kubeconfig(self._folder, address, cluster), None, lambda: self.now)
+            async with Connection(known) as connection:
+                await story(connection)
+
+
+@pytest.mark.parametrize("body", [None, b"{}"])
+@pytest.mark.parametrize("noticed", ["after a minute", "when the server is not trusted"])
+def test_an_authority_that_rotates_is_read_again(pair, tmp_path, body, noticed):
+    """The file has the new authority before the server has its certificate, or afterwards."""
+    (tmp_path / "new").mkdir()
+    rotated = signed_by_itself(tmp_path / "new")
+    serving = Serving(tmp_path, pair)
+
+    async def story(connection):
+        method = "POST" if body else "GET"
+        assert await connection.request(method, "/x", body=body) == b"{}"
+        serving.serve_with(rotated)
+        if noticed == "after a minute":
+            serving.trusted.write_bytes(rotated[0].read_bytes())
+            serving.now = 61.0
+        else:
+            with pytest.raises(refusals.Unreachable, match=r"(?i)certificate"):
+                await connection.request(method, "/x", body=body)
+            serving.trusted.write_bytes(rotated[0].read_bytes())
+        assert await connection.request(method, "/x", body=body) == b"{}"
+
+    asyncio.run(serving.run(story))

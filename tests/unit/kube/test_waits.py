@@ -19,7 +19,7 @@ def test_waits_double_up_to_a_limit_that_is_low_without_an_answer(error, waits):
     assert [backoff.after(error) for _ in waits] == waits
 
 
-def test_waits_are_stretched_at_random_and_begin_anew():
+def test_waits_are_stretched_at_random_and_begin_again():
     backoff = Backoff(draw=lambda: 1.0)
     assert [backoff.after(), backoff.after()] == [0.2 * 1.5, 0.4 * 1.5]
     backoff.reset()

@@ -1,4 +1,4 @@
-"""What is written about pods, and what comes of refusals."""
+"""The writes about pods, and the handling of refusals."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def diagnose(folder: Path, text: str, files: dict[str, str], authority: Authorit
 
 
 def allowed(authority: Authority) -> Authority:
-    """Whose policy a mended one is: where those of namespaces are switched off, the cluster's."""
+    """The authority of a corrected policy: the cluster's where policies of namespaces are off."""
     return CLUSTER if authority.allowed is TenantPolicies.OFF else authority
 
 

@@ -1,4 +1,4 @@
-"""What formatted policies look like."""
+"""The layout of formatted policies."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is no policy text is refused in one sentence."""
+"""Files that are not policy texts are refused in one sentence."""
 
 import io
 

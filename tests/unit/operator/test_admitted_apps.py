@@ -1,4 +1,4 @@
-"""How many PolicyApps of a namespace are acted upon, and which."""
+"""The limit of PolicyApps of a namespace that are acted upon: the oldest ones."""
 
 import random
 
@@ -7,7 +7,7 @@ import pytest
 from wharfinger.kube.custom_resources import PolicyApp
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.model.reading.decode import convert
-from wharfinger.operator.admitted_apps import TOO_MANY, AdmittedApps
+from wharfinger.operator.policy_app import TOO_MANY, AdmittedApps
 
 
 def app(name, second=0, namespace="shop"):

@@ -1,4 +1,4 @@
-"""Which drifted pod is evicted, and when."""
+"""The eviction of drifted pods: which one, and when."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What is made for a PolicyApp, and when it has to be written."""
+"""The objects that are made for a PolicyApp, and when they have to be written."""
 
 import copy
 

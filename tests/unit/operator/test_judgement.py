@@ -1,4 +1,4 @@
-"""What people of a namespace learn of policies: nothing of those of other namespaces, and no text of the cluster's."""
+"""The answers about policies to users of a namespace: nothing of those of other namespaces, and no text of the cluster's."""
 
 from types import SimpleNamespace
 

@@ -22,7 +22,7 @@ class Heard:
     def offer(self, source, texts):
         self.said.append((source, "offers", dict(texts)))
 
-    def lose(self, source, why):
+    def mark_unreadable(self, source, why):
         self.said.append((source, "is lost", why))
 
 

@@ -1,10 +1,10 @@
 """The conditions of a SchedulingPolicy."""
 
 import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.scheduler.running import node, pod, running
 from tests.unit.simulate.clusters import policy

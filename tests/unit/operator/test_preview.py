@@ -12,7 +12,7 @@ from wharfinger.operator.preview import (
     FIRST_ANSWER_CREDIT,
     FIRST_ANSWERS_CREDIT,
     PAUSE_RATIO,
-    Rests,
+    Pauses,
     compiled,
     conditions_of,
     unanswered,
@@ -69,14 +69,14 @@ def test_a_question_that_cannot_be_answered(error, reported):
 
 
 def test_answers_are_renewed_after_a_pause():
-    rests = Rests()
+    rests = Pauses()
     assert rests.left(SHOP, 100.0, is_new=False) <= 0
     rests.add(SHOP, 100.0, 101.0)
     assert rests.left(SHOP, 101.0, is_new=False) == rests.left(BANK, 101.0, is_new=False) == PAUSE_RATIO
 
 
 def test_many_new_questions_of_one_namespace_wait_and_those_of_another_do_not():
-    rests, now = Rests(), 100.0
+    rests, now = Pauses(), 100.0
     while rests.left(SHOP, now, is_new=True) <= 0:
         rests.add(SHOP, now, now + 0.1)
         now += 0.1
@@ -85,7 +85,7 @@ def test_many_new_questions_of_one_namespace_wait_and_those_of_another_do_not():
 
 
 def test_new_questions_of_many_namespaces_wait_too():
-    rests, now = Rests(), 100.0
+    rests, now = Pauses(), 100.0
     for number in range(1000):
         if rests.left(f"n{number}", now, is_new=True) > 0:
             break

@@ -1,6 +1,7 @@
 """The pods of a preview: limited so that they can be decided between the decisions of others, whatever the replicas of a workload."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -12,6 +13,8 @@ from wharfinger.framework.chain import assemble
 from wharfinger.language.semantics.authority import Authority, TenantPolicies, TenantRights
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta
+from wharfinger.model.reading import workloads
+from wharfinger.model.reading.workloads import MADE_PER_POD
 from wharfinger.operator.preview import Questions, conditions_of
 from wharfinger.operator.preview_answer import Answer, WhatIf
 from wharfinger.what_if.supposed_changes import NodesLike
@@ -20,7 +23,7 @@ TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"na
 
 
 class Judge:
-    """Of a cluster with one node, a priority class, and the policies of a chain."""
+    """A judge of a cluster with one node, a priority class, and the policies of a chain."""
 
     rights = TenantRights()
     clock = ManualClock()
@@ -41,7 +44,7 @@ class Judge:
 
 
 class Writer:
-    """Of an API server with one workload."""
+    """A writer of an API server with one workload."""
 
     def __init__(self, **spec):
         self._spec = spec
@@ -68,6 +71,24 @@ def test_of_a_workload_of_very_many_pods_a_preview_has_to_say_how_many(kind, vas
     assert len(asked(kind, vast, replicas=MAX_PODS)) == MAX_PODS
     with pytest.raises(UsageError, match=r"(more than 1,000|has 2,000,000) pods.*; set spec\.replicas to the number to place"):
         asked(kind, vast)
+
+
+def test_claims_of_a_workload_are_limited_too():
+    """A StatefulSet of 1 MB has 15,000 templates of claims, and each of its pods has a claim of each."""
+    templates = [{"metadata": {"name": f"c{number}"}} for number in range(MADE_PER_POD + 1)]
+    assert len(asked("StatefulSet", {"volumeClaimTemplates": templates[:-1]}, replicas=MAX_PODS - 1)) == MAX_PODS - 1
+    with pytest.raises(UsageError, match=r"more than 10,000 other objects; PersistentVolumeClaim .*; set spec\.replicas to the number"):
+        asked("StatefulSet", {"volumeClaimTemplates": templates}, replicas=MAX_PODS)
+
+
+def test_pods_are_made_while_the_scheduler_goes_on(monkeypatch):
+    """Pods of a StatefulSet have specs of their own; a thousand of two thousand containers take seconds."""
+    threads = []
+    original = workloads.expand
+    monkeypatch.setattr(workloads, "expand", lambda *given, **more: threads.append(threading.current_thread()) or original(*given, **more))
+    asked("StatefulSet", {}, replicas=2)
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 TERM = {"labelSelector": {"matchLabels": {"app": "bank"}}, "topologyKey": "kubernetes.io/hostname"}
@@ -103,6 +124,16 @@ def test_a_template_that_is_very_large_is_not_previewed():
         question(pod_spec={"tolerations": tolerations})
     with pytest.raises(UsageError, match="at most 65,536 are previewed"):
         asked("Deployment", {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "tolerations": tolerations}}})
+
+
+def test_a_template_that_is_nested_very_deeply_is_not_previewed():
+    """It can be read from the API server, but not written any more where more functions are being called."""
+    field = {}
+    for _ in range(2000):
+        field = {"a": field}
+    spec = PlacementPreviewSpec.model_construct(template={**TEMPLATE, "spec": {"x": field}})
+    with pytest.raises(UsageError, match="nested too deeply"):
+        asyncio.run(Questions(Judge(), Writer()).of(ObjectMeta(name="preview", namespace="shop"), spec))
 
 
 def test_unknown_fields_of_a_template_are_reported_with_the_answer():

@@ -46,7 +46,7 @@ def test_a_key_that_changes_while_it_is_worked_on_comes_again_afterwards():
     run(test)
 
 
-def test_failures_come_back_after_twice_the_time_and_forgetting_begins_anew():
+def test_failures_come_back_after_twice_the_time_and_forgetting_begins_again():
     async def test(queue, clock, reported):
         waits = [queue.retry("a") for _ in range(6)]
         assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]

@@ -113,8 +113,8 @@ class World:
         self.store.offer(source, made)
         await self.store.build_offers()
 
-    async def lose(self, why="gone", source="folder"):
-        self.store.lose(source, why)
+    async def mark_unreadable(self, why="gone", source="folder"):
+        self.store.mark_unreadable(source, why)
         await self.store.build_offers()
 
     def deciding(self, profile="wharfinger"):

@@ -1,4 +1,4 @@
-"""Whose policy it is outlasts edits, refusals and restarts: no version ever holds with more rights than its source gives it now."""
+"""The authority of a policy survives edits, refusals and restarts: no version ever holds with more rights than its source gives it now."""
 
 import pytest
 
@@ -62,7 +62,7 @@ async def test_while_its_source_is_lost_it_belongs_to_whom_it_did(tmp_path):
     before = World(state=tmp_path)
     await before.offer({"a": text(policy("p"), TENANT)})
     after = World(state=tmp_path)
-    after.store.lose("folder", "unreadable")
+    after.store.mark_unreadable("folder", "unreadable")
     await after.store.build_offers()
 
     assert held(after) == [("p", TENANT)]

@@ -1,4 +1,4 @@
-"""A policy that takes too long to decide: its pods wait, with the reason, all others go on, and it is tried again."""
+"""A policy that takes too long to decide: its pods wait, with the reason, all others continue, and it is tried again."""
 
 import asyncio
 import re

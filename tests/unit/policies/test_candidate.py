@@ -1,4 +1,4 @@
-"""What it takes to make a candidate of a text."""
+"""Candidates made from texts: parse, check, compile, test."""
 
 import pytest
 from msgspec import structs

@@ -20,7 +20,7 @@ class Sink:
         self.notes = notes
         self.news.set()
 
-    def lose(self, source, why):
+    def mark_unreadable(self, source, why):
         self.said.append(why)
         self.news.set()
 

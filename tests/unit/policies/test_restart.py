@@ -1,10 +1,10 @@
-"""What was accepted outlasts the process."""
+"""Accepted policies survive a restart of the process."""
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.policies.stores import BROKEN, Mode, Place, World, policy, story, text
 from wharfinger.framework.policy_status import FormerText
@@ -39,7 +39,7 @@ async def test_a_source_that_is_lost_at_the_start_has_what_it_had(tmp_path):
     await before.offer({"b.policy": policy("b", "two")}, "two", mode=Mode.SHADOW)
 
     after = World(Place("one"), Place("two"), state=tmp_path)
-    await after.lose("no such folder", "one")
+    await after.mark_unreadable("no such folder", "one")
     await after.offer({}, "two")
     assert after.deciding() == {"a": "one"}
     assert set(after.store.active.shadows["wharfinger"]) == {"b"}
@@ -94,7 +94,7 @@ def test_a_record_that_is_damaged_is_passed_over_and_said(tmp_path, damage):
         path.write_text({"half": whole[:100], "other": whole.replace("not one", "not two"), "nothing": "", "list": "[]"}[damage])
 
         after = World(state=tmp_path)
-        await after.lose()
+        await after.mark_unreadable()
         assert after.deciding() == {"b": "one"}
         assert len(after.store.record_errors) == 1
         assert path.name in after.store.record_errors[0]

@@ -1,4 +1,4 @@
-"""What holds after texts were offered: new, broken, removed, lost, in each other's way."""
+"""The policies in effect after texts were offered: new, broken, removed, unreadable, or in conflict."""
 
 import asyncio
 
@@ -111,7 +111,7 @@ async def test_a_source_that_has_nothing_left_is_lost_and_not_a_removal():
     await world.offer({})
     assert world.deciding() == {"a": "a"}
     assert world.seen.sources[-1][1].startswith("nothing is left")
-    await world.lose("no such folder")
+    await world.mark_unreadable("no such folder")
     assert world.deciding() == {"a": "a"}
     await world.offer({"a.policy": policy("a", "b")})
     assert world.deciding() == {"a": "b"}
@@ -360,7 +360,7 @@ async def test_sources_are_unknown_until_each_has_offered_policies():
     world = World(Place("one"), Place("two"))
     await world.offer({"a.policy": policy("a")}, "one")
     assert world.store.unknown_sources == {"two"}
-    await world.lose("no such ConfigMap", "two")
+    await world.mark_unreadable("no such ConfigMap", "two")
     assert world.store.unknown_sources == {"two"}
     await world.offer({"b.policy": policy("b")}, "two")
     assert not world.store.unknown_sources

@@ -85,7 +85,7 @@ async def test_plugins_are_carried_over_with_all_they_remember():
 
 
 @story
-async def test_a_pod_whose_binding_fails_after_the_change_is_decided_anew():
+async def test_a_pod_whose_binding_fails_after_the_change_is_decided_again():
     async with started([only("where", "a")]) as world:
         queue = world.scheduler.queue
         world.cluster.put(pod("p"))
@@ -152,7 +152,7 @@ CLOSED, OPEN = 'node.labels["open"] == "yes"', 'node.labels["pool"] == "a"'
         "governs others",
         "still held",
         "another beside",
-        "an approval is asked anew",
+        "an approval is asked again",
         "held by another",
     ],
 )

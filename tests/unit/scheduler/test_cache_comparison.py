@@ -1,4 +1,4 @@
-"""What the scheduler believes against what is there."""
+"""The comparison of the scheduler's cache with the API server."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Which waiting pods and groups are tried again after a change of policies, and what finding that out takes."""
+"""The waiting pods and groups that are tried again after a change of policies, and the work of finding them."""
 
 from types import SimpleNamespace
 

@@ -415,7 +415,7 @@ def test_others_are_placed_while_a_long_search_goes_on(in_slices):
 
 
 def test_what_others_took_meanwhile_is_not_given_to_the_group(in_slices):
-    """The group finds the one rack with room, and a pod takes a part of it while the search goes on."""
+    """The group finds the one rack with room, and a pod takes a part of it while the search continues."""
 
     async def story():
         async with running(*racks(2, 2, "2"), gang("g", 4, RACK), settings=in_slices) as world:
@@ -656,5 +656,28 @@ def test_a_pod_that_gets_another_label_leaves_its_group():
             world.cluster.put(pod("x"))
             await world.calm()
             assert set(world.cluster.nodes_of_pods()) == {"default/x"}
+
+    asyncio.run(story())
+
+
+def test_pods_wait_in_the_order_of_the_queue_while_a_group_is_found_to_have_no_place():
+    async def story():
+        low = pod("low", "1", priority=-1, nodeName="a")
+        never = {"priority": 10, "preemptionPolicy": "Never"}
+        first, second = members("first", 2, "4", **never), members("second", 2, "1", priority=5)
+        things = [
+            node("a", "3"),
+            low,
+            gang("first", 2),
+            gang("second", 2),
+            *first,
+            *second,
+            pod("last", "1", priority=1, preemptionPolicy="Never"),
+        ]
+        settings = SchedulerSettings(slice_seconds=0.0, budget=BudgetSettings(seconds=0, timer=lambda: 0.0))
+        async with running(*things, settings=settings) as world:
+            await world.calm()
+            assert [group.result for group in world.seen.groups] == ["unschedulable", "scheduled"]
+            assert world.cluster.nodes_of_pods().keys() == {"default/low", "default/second-0", "default/second-1"}
 
     asyncio.run(story())

@@ -14,7 +14,7 @@ from wharfinger.scheduler.feed import OBJECTS_PER_STEP
 
 
 def calls(work):
-    """How many calls of functions, also of those written in C, a piece of work takes."""
+    """The number of function calls of a piece of work, in Python and in C."""
     count = 0
 
     def profile(_frame, event, _argument):

@@ -1,4 +1,4 @@
-"""What is measured reaches decisions, and pods that waited for it."""
+"""New samples reach decisions, and wake the pods that waited for them."""
 
 import asyncio
 

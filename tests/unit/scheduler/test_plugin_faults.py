@@ -1,4 +1,4 @@
-"""Whatever a plugin of another package raises: the fault is its own, nothing stays assumed, and all other pods go on.
+"""Whatever a plugin of another package raises: the fault is its own, nothing stays assumed, and all other pods continue.
 
 The methods are those of the extension points, found as the fence finds them, so that a new one is tried as well.
 """
@@ -41,7 +41,7 @@ AWAITED = {"pre_bind", "bind", "post_bind"}
 
 
 class Broken(Exception):
-    """What the plugin raises."""
+    """The exception that the plugin raises."""
 
 
 PREPARED = {"prepare_filter": PreparedFilter, "prepare_score": PreparedScore}
@@ -187,7 +187,7 @@ def test_an_answer_of_the_wrong_type_is_a_fault_too(method):
     kind = type(plugin)
     odd = type("Everything", (kind,), {method: _odd(method)})()
     odd.ill, odd.called = False, set()
-    call = getattr(plugin_calls.fenced(odd), method)
+    call = getattr(plugin_calls.with_faults_caught(odd), method)
 
     async def asked():
         answer = call()
@@ -198,7 +198,7 @@ def test_an_answer_of_the_wrong_type_is_a_fault_too(method):
 
 
 class Oddity:
-    """What no method may answer."""
+    """A value that no method may return."""
 
 
 def _odd(method):
@@ -217,14 +217,14 @@ def test_points_that_kubernetes_does_not_have_are_fenced_too(method):
     bases = (extension.FilterPlugin, extension.AnnotatingPlugin, extension.DevicePlugin)
     plugin = type("Choosing", bases, {"name": "Choosing", "prepare_filter": lambda self, _: None, **harmless, method: broken})()
     with pytest.raises(PluginFault, match=f"plugin Choosing failed in {method}: Broken: broken"):
-        getattr(plugin_calls.fenced(plugin), method)(None, None)
+        getattr(plugin_calls.with_faults_caught(plugin), method)(None, None)
 
 
 def test_built_in_plugins_and_methods_that_are_not_overridden_stay_as_they_are():
     for link in assemble().links:
         assert not [name for name in plugin_calls.calls() if name in vars(link.plugin)]
     plain = type("Plain", (extension.PreEnqueuePlugin,), {"name": "Plain", "pre_enqueue": lambda self, pod: None})()
-    assert [name for name in plugin_calls.calls() if name in vars(plugin_calls.fenced(plain))] == ["pre_enqueue"]
+    assert [name for name in plugin_calls.calls() if name in vars(plugin_calls.with_faults_caught(plain))] == ["pre_enqueue"]
 
 
 def test_keys_that_cannot_be_compared_leave_the_order_of_priorities():

@@ -2,6 +2,7 @@ import pytest
 
 from tests.in_memory import ManualClock
 from tests.unit.scheduler.running import Watching, node, view
+from tests.work import calls
 from wharfinger.errors import UsageError
 from wharfinger.event_loop import Backoff
 from wharfinger.framework.chain import assemble
@@ -12,6 +13,7 @@ from wharfinger.framework.plugins.pods.pod_topology_spread import PodTopologySpr
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile, Profiles
+from wharfinger.scheduler.queue import waking
 from wharfinger.scheduler.queue.scheduling_queue import PODS_PER_STEP, SchedulingQueue
 from wharfinger.scheduler.queued_pods import MAX_CHANGES, Place
 
@@ -268,6 +270,24 @@ def test_a_change_is_looked_at_once_for_all_pods_of_a_template(bench, monkeypatc
     assert len(asked) <= 3 * 4 + 1  # each template, and what they have in common
 
 
+@pytest.mark.parametrize("index", [False, True])
+@pytest.mark.parametrize(
+    ("plugin", "spec"), [(InterPodAffinity(), {"affinity": APART}), (PodTopologySpread(), {"topologySpreadConstraints": EVEN})]
+)
+def test_an_unrelated_placement_is_no_work_for_each_of_very_many_pods(bench, plugin, spec, index):
+    """They are pods of one template, or differ in one label, as those of an indexed Job do."""
+    for number in range(20_000):
+        bench.add(f"db-{number}", labels={"app": "db", **({"index": str(number)} if index else {})}, **spec)
+        bench.queue.reject(bench.queue.pop(), frozenset({plugin}))
+    bench.state.add_node(node("a"))
+    unrelated = view("web", labels={"app": "web"}, nodeName="a")
+    placed = Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node="a", pod=unrelated)
+    woken = []
+    assert calls(lambda: woken.append(bench.queue.notify(placed))) <= 200
+    assert woken == [0]
+    assert {queued.place for queued in bench.queue} == {Place.UNSCHEDULABLE}
+
+
 MANY = 3 * PODS_PER_STEP + 7
 """More pods than are let in at a time."""
 
@@ -312,6 +332,96 @@ def test_very_many_pods_are_let_in_by_and_by_the_most_urgent_first(crowd, woken_
         crowd.queue.flush()
     assert (before, steps) == (MANY, 4)
     assert crowd.queue.next_ready_at() is None
+
+
+class CountedKey:
+    """A sort key that counts comparisons."""
+
+    compared = 0
+
+    def __init__(self, key):
+        self.key = key
+
+    def __eq__(self, other):
+        return self.key == other.key
+
+    def __lt__(self, other):
+        CountedKey.compared += 1
+        return self.key < other.key
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize("woken_by", WAKING)
+def test_a_step_orders_a_portion_of_very_many_pods_and_asks_about_a_portion(bench, monkeypatch, woken_by):
+    monkeypatch.setattr(waking, "RANKED_PER_STEP", 1000)
+    many = 8 * PODS_PER_STEP
+    for number in range(many):
+        bench.add(f"pod-{number}")
+    while (queued := bench.queue.pop()) is not None:
+        bench.queue.reject(queued, FIT)
+    bench.clock.move(60)
+    bench.state.add_node(node("n"))
+    for queued in bench.queue:
+        queued.sort_key = CountedKey(int(queued.pod.name[4:]) * 7919 % 10_007)
+    bench.queue._next_sweep = 1e9
+    asked, let_in = [], 0
+    steps = [lambda: bench.queue.policies_changed(lambda queued: asked.append(queued) or True)]
+    if woken_by != "policies":
+        steps = [lambda: WAKING[woken_by](bench.queue)]
+    steps += [bench.queue.flush] * (many // 1000 + many // PODS_PER_STEP)
+    for step in steps:
+        CountedKey.compared, n_asked = 0, len(asked)
+        step()
+        assert CountedKey.compared < 4 * 1000 + 14 * PODS_PER_STEP  # to put in order, and to take out of a heap of 4,000
+        assert len(asked) - n_asked <= PODS_PER_STEP
+        assert ready(bench) - let_in <= PODS_PER_STEP
+        let_in = ready(bench)
+    assert let_in == many
+    assert bench.queue.next_ready_at() is None
+
+
+def test_a_pod_that_an_event_has_woken_is_let_in_although_a_later_change_of_policies_does_not_concern_it(crowd):
+    crowd.queue.notify(node_added(node("n")))
+    crowd.queue.policies_changed(lambda _: False)
+    crowd.queue._next_sweep = 1e9
+    for _ in range(6):
+        crowd.queue.flush()
+    assert ready(crowd) == MANY
+
+
+@pytest.mark.parametrize("most_waves", [1, 2, 16])
+def test_a_pod_that_one_of_several_changes_of_policies_concerns_is_let_in(crowd, monkeypatch, most_waves):
+    monkeypatch.setattr(waking, "RANKED_PER_STEP", 100)
+    monkeypatch.setattr(waking, "MAX_WAVES", most_waves)
+    for ending in "37":
+        crowd.queue.policies_changed(lambda queued, ending=ending: queued.pod.name.endswith(ending))
+    crowd.queue._next_sweep = 1e9
+    for _ in range(40):
+        crowd.queue.flush()
+    assert not crowd.queue._woken
+    assert {queued.pod.name[-1] for queued in crowd.queue if queued.place is Place.ACTIVE} == {"3", "7"}
+    assert ready(crowd) == len([number for number in range(MANY) if number % 10 in {3, 7}])
+
+
+def test_pods_that_come_and_are_popped_between_the_steps_of_a_change_lose_nothing(bench, monkeypatch):
+    monkeypatch.setattr(waking, "RANKED_PER_STEP", 100)
+    for number in range(MANY):
+        bench.add(f"pod-{number}")
+    while (queued := bench.queue.pop()) is not None:
+        bench.queue.reject(queued, FIT)
+    in_flight = next(iter(bench.queue))
+    bench.queue.activate(in_flight.uid)
+    assert bench.queue.pop() is in_flight
+    bench.clock.move(60)
+    bench.queue.policies_changed(lambda _: True)
+    bench.add("new")
+    assert bench.pop() == "new"
+    bench.queue.reject(in_flight, FIT)  # it was decided by the former policies
+    assert in_flight.place is Place.BACKOFF
+    for _ in range(MANY // 100 + 6):
+        bench.queue.flush()
+    assert ready(bench) == MANY - 1
 
 
 def test_a_pod_that_is_not_there_any_more_is_not_let_in_later(crowd):

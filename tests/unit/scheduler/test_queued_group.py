@@ -1,4 +1,4 @@
-"""What a queued group remembers of its members is what a look at all of them finds."""
+"""The counts that a queued group keeps equal those computed from all members."""
 
 import random
 

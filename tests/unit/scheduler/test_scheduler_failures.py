@@ -123,6 +123,27 @@ def test_an_answer_that_is_lost_after_the_bind_was_written_binds_once():
     asyncio.run(story())
 
 
+def test_a_pod_that_may_be_bound_gets_no_condition_that_says_otherwise():
+    async def story():
+        def lose(pod, node):
+            world.cluster.before_bind = world.cluster.after_bind = unreachable
+            unreachable(pod, node)
+
+        def unreachable(pod, node):
+            raise BindFailed("connection lost", unknown=True)
+
+        async with running(node("a")) as world:
+            world.cluster.put(pod("x"))
+            world.cluster.lagging = True
+            world.cluster.after_bind = lose
+            await world.pass_time(14)
+            assert [attempt.result for attempt in world.seen.attempts] == ["error"]
+            assert world.cluster.bindings == [("default/x", "a")]
+            assert "False" not in {condition.status for condition in world.cluster.pod("default/x").status.conditions}
+
+    asyncio.run(story())
+
+
 def test_a_lost_request_is_sent_again():
     async def story():
         def lose(pod, node):

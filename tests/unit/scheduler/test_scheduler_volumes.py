@@ -8,6 +8,7 @@ from tests.unit.scheduler.running import MOUNT, claim, node, pod, running, stora
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.model import objects
+from wharfinger.scheduler.queued_pods import MAX_CHANGES
 
 
 def the_claim(world):
@@ -15,7 +16,7 @@ def the_claim(world):
 
 
 def finish(world, volume_name):
-    """What the controllers of the cluster do."""
+    """Does the work of the volume controllers of the cluster."""
     there = the_claim(world)
     world.cluster.put(msgspec.convert({"metadata": {"name": volume_name}}, objects.PersistentVolume))
     annotations = {**there.metadata.annotations, "pv.kubernetes.io/bind-completed": "yes"}
@@ -94,5 +95,23 @@ def test_pods_that_wait_for_volumes_leave_the_room_to_others(waiting):
             world.cluster.put(pod("quick"))
             await world.calm()
             assert set(world.cluster.nodes_of_pods()) == {"default/quick"}
+
+    asyncio.run(story())
+
+
+def test_changes_that_happen_while_a_volume_is_awaited_are_kept_within_bounds():
+    """A provisioner may take ten minutes, in which a large cluster changes a hundred thousand times."""
+
+    async def story():
+        async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT)) as world:
+            for number in range(2 * MAX_CHANGES):
+                world.cluster.put(node("b", labels={"n": str(number)}))
+            await world.calm()
+            assert world.scheduler.state.is_assumed("uid-x")
+            assert 0 < world.scheduler.queue._in_flight.n_changes <= MAX_CHANGES
+            finish(world, "made")
+            await world.pass_time(1)
+            assert world.cluster.nodes_of_pods() == {"default/x": "a"}
+            assert world.scheduler.queue._in_flight.n_changes == 0
 
     asyncio.run(story())

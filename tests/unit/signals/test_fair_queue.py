@@ -1,4 +1,4 @@
-"""The order of queries: none waits for ever, whatever others ask for."""
+"""The order of queries: none waits forever, whatever others ask for."""
 
 import asyncio
 from collections import Counter
@@ -9,31 +9,31 @@ from hypothesis import strategies as st
 
 from tests.in_memory import ManualClock
 from wharfinger.signals import fair_queue
-from wharfinger.signals.fair_queue import Asker, FairQueue, Places, TooMany, Turns
+from wharfinger.signals.fair_queue import FairQueue, Places, Requester, TooMany, Turns
 
 CLUSTER = {"group": "cluster", "rank": 0}
 TENANTS = {"group": "tenants", "rank": 1}
 
 
-def places(number=2, *, of_group=None, of_asker=1, waiting=100, each=100):
-    return Places(number=number, of_group=of_group or number, of_asker=of_asker, waiting=waiting, waiting_of_asker=each)
+def places(number=2, *, of_group=None, of_requester=1, waiting=100, each=100):
+    return Places(number=number, of_group=of_group or number, of_requester=of_requester, waiting=waiting, waiting_of_requester=each)
 
 
 def served(queue, costs, rounds):
     """The names in the order of their turns, one place at a time; `costs` are what a turn of each uses."""
     order = []
     for _ in range(rounds):
-        asker, _ = queue.take()
-        order.append(asker.name)
-        queue.give_back(asker, costs.get(asker.name, 1.0))
-        queue.put(asker, object())
+        requester, _ = queue.take()
+        order.append(requester.name)
+        queue.give_back(requester, costs.get(requester.name, 1.0))
+        queue.put(requester, object())
     return order
 
 
 def test_turns_go_round_where_all_use_the_same():
     queue = FairQueue(places(1))
     for name in "abcabc":
-        queue.put(Asker(name), object())
+        queue.put(Requester(name), object())
 
     assert "".join(served(queue, {}, 9)) == "abcabcabc"
 
@@ -41,36 +41,36 @@ def test_turns_go_round_where_all_use_the_same():
 def test_who_uses_more_comes_less_often():
     queue = FairQueue(places(1))
     for name in "ab":
-        queue.put(Asker(name), object())
+        queue.put(Requester(name), object())
 
     turns = Counter(served(queue, {"a": 10.0, "b": 1.0}, 110))
     assert turns == {"a": 10, "b": 100}
 
 
 def test_an_asker_and_a_group_never_hold_every_place():
-    queue = FairQueue(places(3, of_group=2, of_asker=1))
+    queue = FairQueue(places(3, of_group=2, of_requester=1))
     for name in ("slow", "slow", "slower"):
-        queue.put(Asker(name, **TENANTS), name)
+        queue.put(Requester(name, **TENANTS), name)
     assert [queue.take()[1], queue.take()[1], queue.take()] == ["slow", "slower", None]
 
-    queue.put(Asker("platform", **CLUSTER), "platform")
+    queue.put(Requester("platform", **CLUSTER), "platform")
     assert queue.take()[1] == "platform"
 
 
 def test_the_first_rank_comes_before_all_others():
     queue = FairQueue(places(1))
     for name in "ab":
-        queue.put(Asker(name, **TENANTS), name)
-    queue.put(Asker("p", **CLUSTER), "p")
+        queue.put(Requester(name, **TENANTS), name)
+    queue.put(Requester("p", **CLUSTER), "p")
 
     assert queue.take()[1] == "p"
 
 
 def test_who_was_away_has_no_credit():
     queue = FairQueue(places(1))
-    queue.put(Asker("a"), object())
+    queue.put(Requester("a"), object())
     served(queue, {}, 50)
-    queue.put(Asker("new"), object())
+    queue.put(Requester("new"), object())
 
     assert Counter(served(queue, {}, 20)) == {"a": 10, "new": 10}
 
@@ -78,18 +78,18 @@ def test_who_was_away_has_no_credit():
 def test_the_number_of_waiting_queries_is_limited():
     queue = FairQueue(places(1, waiting=3, each=2))
     for _ in range(2):
-        queue.put(Asker("a"), object())
+        queue.put(Requester("a"), object())
     with pytest.raises(TooMany):
-        queue.put(Asker("a"), object())
-    queue.put(Asker("b"), object())
+        queue.put(Requester("a"), object())
+    queue.put(Requester("b"), object())
     with pytest.raises(TooMany):
-        queue.put(Asker("c"), object())
+        queue.put(Requester("c"), object())
 
 
 def test_what_is_remembered_is_bounded():
     queue = FairQueue(places(1))
     for number in range(3 * fair_queue.MAX_REMEMBERED):
-        queue.put(Asker(str(number), group=str(number)), None)
+        queue.put(Requester(str(number), group=str(number)), None)
         queue.give_back(queue.take()[0], 1.0)
     assert len(queue._used) <= fair_queue.MAX_REMEMBERED
 
@@ -99,19 +99,19 @@ def test_every_place_is_used_within_the_limits_and_all_get_their_turn(asked, num
     limits = places(number, of_group=max(1, number - 1))
     queue = FairQueue(limits)
     for name, group, cost in asked:
-        queue.put(Asker(name, group), cost)
+        queue.put(Requester(name, group), cost)
     seen, holding = [], []
     while len(queue) or holding:
         while (found := queue.take()) is not None:
             holding.append(found)
-            groups, askers = Counter(asker.group for asker, _ in holding), Counter(asker for asker, _ in holding)
+            groups, requesters = Counter(requester.group for requester, _ in holding), Counter(requester for requester, _ in holding)
             assert len(holding) <= number
             assert max(groups.values()) <= limits.of_group
-            assert max(askers.values()) <= limits.of_asker
+            assert max(requesters.values()) <= limits.of_requester
         assert holding, "a query waits although all places are free"
-        asker, cost = holding.pop(0)
-        queue.give_back(asker, cost)
-        seen.append((*asker[:2], cost))
+        requester, cost = holding.pop(0)
+        queue.give_back(requester, cost)
+        seen.append((*requester[:2], cost))
     assert Counter(seen) == Counter(asked)
 
 
@@ -122,7 +122,7 @@ def test_turns_are_given_back_by_those_who_are_cancelled():
         order = []
 
         async def take(name, seconds):
-            async with turns.of(Asker(name)):
+            async with turns.of(Requester(name)):
                 order.append(name)
                 await clock.sleep(seconds)
 
@@ -148,15 +148,15 @@ def test_a_turn_that_comes_as_its_asker_is_cancelled_is_not_lost():
         begun = asyncio.Event()
 
         async def take():
-            async with turns.of(Asker("b")):
+            async with turns.of(Requester("b")):
                 begun.set()
 
-        async with turns.of(Asker("a")):
+        async with turns.of(Requester("a")):
             waiting = asyncio.create_task(take())
             await asyncio.sleep(0)
         waiting.cancel()  # its turn has come, and it has not run since
         await asyncio.gather(waiting, return_exceptions=True)
-        async with asyncio.timeout(10), turns.of(Asker("c")):
+        async with asyncio.timeout(10), turns.of(Requester("c")):
             pass
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Which series belongs to which node."""
+"""The mapping of series to nodes."""
 
 import math
 

@@ -24,7 +24,7 @@ PIECES = 200
 
 
 def dripping(head, piece, sent):
-    """What a server does that sends a piece now and then, and notes it."""
+    """The handler of a server that sends a piece now and then, and records it."""
 
     def drip(handler):
         handler.wfile.write(head)

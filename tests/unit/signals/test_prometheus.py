@@ -1,4 +1,4 @@
-"""What servers may answer, and what is made of it."""
+"""Answers of Prometheus servers, and the samples made from them."""
 
 import json
 import socket

@@ -270,7 +270,7 @@ def test_nothing_is_asked_more_often_than_the_settings_allow():
         await scene.run_pending()
         await scene.pass_(100)
         assert 18 <= len(scene.asked) <= 23
-        (standing,) = scene.signals.standings
+        (standing,) = scene.signals.states
         assert (standing.query.wanted, standing.query.refresh) == (1.0, 5.0)
 
     living(story)
@@ -287,7 +287,7 @@ def logged_question(policies, limits):
 
 
 def test_the_queries_of_each_asker_are_limited_and_the_others_are_reported():
-    limits = SignalLimits(of_asker=2, of_all=100)
+    limits = SignalLimits(of_requester=2, of_all=100)
     policies = [several("a", 3), several("b", 1), several("c", 2, "team"), several("d", 2, "team"), several("e", 1, "other")]
 
     assert logged_question(policies, limits) == ["a_0", "a_1", "b_0", "c_0", "c_1", "e_0"]
@@ -298,7 +298,7 @@ def test_the_queries_of_each_asker_are_limited_and_the_others_are_reported():
 
 
 def test_of_all_queries_those_of_the_cluster_come_first_and_then_one_of_each_namespace():
-    limits = SignalLimits(of_asker=10, of_all=4)
+    limits = SignalLimits(of_requester=10, of_all=4)
     policies = [several("greedy", 5, "team"), several("other", 2, "other"), several("platform", 2)]
 
     assert set(logged_question(policies, limits)) == {"platform_0", "platform_1", "greedy_0", "other_0"}
@@ -311,13 +311,13 @@ def test_a_query_that_is_not_sent_is_reported_as_a_failure():
         assert scene.asked == ["a_0"]
         assert sorted(scene.reported) == ["limit", "refreshed"]
 
-    living(story, SignalLimits(of_asker=1))
+    living(story, SignalLimits(of_requester=1))
 
 
 def test_the_same_query_is_asked_once_and_in_the_turn_of_the_cluster():
     (query,) = queries_of([policy("t", namespace="team"), policy("p")], SignalLimits()).values()
 
-    assert (query.asker.name, query.asker.rank) == ("p", 0)
+    assert (query.requester.name, query.requester.rank) == ("p", 0)
     assert query.users == ("p.load", "t.load")
 
 
@@ -325,7 +325,7 @@ def test_the_state_of_a_metric_is_reported_as_of_now():
     async def story(scene):
         eager = policy(metrics=TEMPLATE.format(refresh="1s"))
         scene.signals.follow([eager])
-        reported = lambda: str(*scene.signals.metrics)  # noqa: E731 — said each time anew
+        reported = lambda: str(*scene.signals.metrics)  # noqa: E731 — said each time again
         slower = "asked for every 5 s, not every 1 s (signals.minRefresh)"
         assert reported() == f"metric `load` waits for its first answer; {slower}"
         await scene.pass_(1)

@@ -1,4 +1,4 @@
-"""Threads that wait for answers: slow queries of one asker delay no other."""
+"""Threads that wait for answers: slow queries of one requester delay no other."""
 
 import asyncio
 import threading
@@ -6,17 +6,17 @@ import threading
 import pytest
 
 from tests.in_memory import ManualClock
-from wharfinger.signals.fair_queue import Asker, Workers
+from wharfinger.signals.fair_queue import Requester, Workers
 
 PATIENCE = 60
 
 
 def tenant(name):
-    return Asker(name, group="namespaces", rank=1)
+    return Requester(name, group="namespaces", rank=1)
 
 
 def platform(name):
-    return Asker(name, group="cluster", rank=0)
+    return Requester(name, group="cluster", rank=0)
 
 
 class Slow:
@@ -37,13 +37,13 @@ class Slow:
         return "late"
 
 
-def with_slow(askers, story):
-    """The story, while each asker has ten questions under way or waiting that do not end; what they were in the end."""
+def with_slow(requesters, story):
+    """The story, while each requester has ten questions under way or waiting that do not end; what they were in the end."""
     slow = Slow()
 
     async def main():
         workers = Workers("tests", 4, ManualClock().monotonic)
-        waiting = [asyncio.create_task(workers.run(slow, asker)) for asker in askers for _ in range(10)]
+        waiting = [asyncio.create_task(workers.run(slow, requester)) for requester in requesters for _ in range(10)]
         await asyncio.sleep(0)
         try:
             async with asyncio.timeout(PATIENCE):

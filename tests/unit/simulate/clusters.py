@@ -1,8 +1,7 @@
 """Small generated clusters for the tests of this folder."""
 
-from dataclasses import replace
-
 import msgspec
+from msgspec.structs import replace
 
 from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE

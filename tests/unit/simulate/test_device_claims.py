@@ -1,4 +1,4 @@
-"""In a dry run no device is given twice: to claims that are there, to claims made of templates, and to those for extended resources."""
+"""A dry run gives no device twice: to existing claims, claims made from templates, and those for extended resources."""
 
 import pytest
 from msgspec import structs

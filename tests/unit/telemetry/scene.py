@@ -37,13 +37,13 @@ class Scene:
         return {tuple(sorted(sample.labels.items())): sample.value for sample in found if sample.name == name}
 
     def text(self):
-        """What was logged; nothing can be logged any more."""
+        """The logged text; closes the log."""
         self.scheduling.close()
         self.logs.close()
         return b"".join(self.written).decode()
 
     def lines(self, event=None):
-        """What was logged as JSON, of one event if given."""
+        """The logged lines as JSON, those of one event if given."""
         found = [msgspec.json.decode(line) for line in self.text().splitlines()]
         return [line for line in found if event is None or line["event"] == event]
 

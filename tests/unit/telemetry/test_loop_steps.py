@@ -1,4 +1,4 @@
-"""How long the event loop keeps everything else waiting."""
+"""The lengths of the steps of the event loop."""
 
 import asyncio
 

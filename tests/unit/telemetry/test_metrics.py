@@ -1,4 +1,4 @@
-"""What is declared, and how it is exposed."""
+"""The declared metrics, and their exposition."""
 
 import re
 

@@ -1,8 +1,7 @@
 """Changes of policies are counted and logged."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.observed import subscribed
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus

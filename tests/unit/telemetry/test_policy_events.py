@@ -1,8 +1,7 @@
 """The leader records changes of policies as events on the objects that contain them."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.observed import subscribed
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus

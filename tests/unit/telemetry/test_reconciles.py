@@ -1,4 +1,4 @@
-"""What controllers and their queues do is counted and measured, and missing kinds are logged."""
+"""Controllers and their queues are counted and measured, and missing kinds are logged."""
 
 from tests.observed import subscribed
 from wharfinger.operator.compose import KindsBack, KindsLost

@@ -1,4 +1,4 @@
-"""What became of policies lately, for people."""
+"""The recent changes of policies, for people."""
 
 from tests.observed import subscribed
 from tests.unit.telemetry.test_policies import WARNING, status
@@ -8,7 +8,7 @@ from wharfinger.telemetry.policies import ReloadHistory
 
 
 def entries(*events):
-    """What is remembered of events."""
+    """The entries for some events."""
     history = ReloadHistory(lambda: 7.0)
     for event in events:
         subscribed(history.handlers).emit(event)

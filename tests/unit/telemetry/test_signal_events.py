@@ -1,4 +1,4 @@
-"""What is reported of signals: log lines, metrics, events."""
+"""The reports about signals: log lines, metrics, events."""
 
 import math
 from types import SimpleNamespace
@@ -110,7 +110,7 @@ def test_a_metric_that_is_not_read_any_more_leaves_no_series_and_nothing_in_memo
 
     emit(SignalsFollowed({}))
     assert registry.get_sample_value(*series) is None
-    assert (telemetry._failing, telemetry._odd, telemetry._suspended) == ({}, {}, set())
+    assert (telemetry._failing, telemetry._known_problems, telemetry._suspended) == ({}, {}, set())
 
 
 def status(name, about, authority=CLUSTER):

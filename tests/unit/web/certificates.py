@@ -17,7 +17,7 @@ def signed_by_itself(folder, name="localhost", address="127.0.0.1"):
 
 
 class Authority:
-    """Who signs certificates of clients; `certificate` is the path of its own certificate."""
+    """A certificate authority for clients; `certificate` is the path of its own certificate."""
 
     def __init__(self, folder, name="authority"):
         self.folder = folder

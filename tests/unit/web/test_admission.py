@@ -203,10 +203,8 @@ def test_an_answer_comes_before_the_api_server_gives_up(asked, patience):
     seen = []
 
     class Noting(Admission):
-        __slots__ = ()
-
-        def _patience(self, request):
-            seen.append(super()._patience(request))
+        def _timeout(self, request):
+            seen.append(super()._timeout(request))
             return 0.01
 
     async def main():

@@ -1,4 +1,4 @@
-"""What is where, who may ask, and what is never shown."""
+"""The routes of the web app, who may request them, and what is never shown."""
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter

@@ -28,7 +28,7 @@ async def connected(server):
 
 
 async def ends(reader):
-    """What comes on a connection until the other side ends it."""
+    """The bytes that a connection receives until the other side ends it."""
     try:
         return await asyncio.wait_for(reader.read(), 30)
     except ConnectionError:

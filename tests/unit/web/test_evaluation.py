@@ -59,9 +59,11 @@ def test_the_answer_is_json():
     ("more", "status"),
     [
         ({"client": FAR}, 403),
-        ({"client": FAR, "to_anybody": True}, 200),
+        ({"client": FAR, "public": True}, 200),
         ({"kind": "text/plain"}, 415),
         ({"content": b"{"}, 400),
+        ({"content": b'{"objects": [' + b"[" * 100_000}, 400),
+        ({"content": b'{"drain": ["\xff"]}'}, 400),
         ({"error": UsageError("too many")}, 400),
         ({"error": InvalidObject("no quantity")}, 400),
         ({"error": UnknownObject("there is no node x")}, 404),

@@ -10,12 +10,12 @@ from starlette.routing import Route
 from tests.unit.web.test_connections import connected
 from tests.unit.web.test_server import app
 from wharfinger.web import requests
-from wharfinger.web.requests import BURST, INTERVAL, Pace, Shared
+from wharfinger.web.requests import BURST, INTERVAL, RequestRate, Shared
 from wharfinger.web.server import Server
 
 
 def test_after_a_burst_requests_begin_in_sequence():
-    paced = Pace()
+    paced = RequestRate()
     begins = [1000.0 + paced.wait(1000.0) for _ in range(BURST + 100)]
 
     assert begins[:BURST] == [1000.0] * BURST
@@ -23,7 +23,7 @@ def test_after_a_burst_requests_begin_in_sequence():
 
 
 def test_starts_per_time_are_limited_in_any_order():
-    paced, now, begins = Pace(), 0.0, []
+    paced, now, begins = RequestRate(), 0.0, []
     for step in range(5000):
         now += 0.0001 * (step % 7)
         begins.append(now + paced.wait(now))
@@ -34,7 +34,7 @@ def test_starts_per_time_are_limited_in_any_order():
 
 
 def test_who_asks_now_and_then_never_waits():
-    paced = Pace()
+    paced = RequestRate()
     assert not any(paced.wait(second / 10) for second in range(1000))
 
 

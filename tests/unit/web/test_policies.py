@@ -1,9 +1,9 @@
 """`/policies` for programs and for people."""
 
-import dataclasses
 import re
 
 import pytest
+from msgspec import structs
 
 from tests import json_schemas
 from tests.unit.web.asking import FAR, asking
@@ -88,7 +88,7 @@ def test_a_link_leads_to_its_shadow_whatever_the_name():
 def test_only_the_machine_itself_may_ask_unless_it_is_opened(path):
     policies = Policies(statuses=list, sources=list, shadows=lambda: {"new": {}})
     near, far = asking(extra_routes=routes(policies)), asking(extra_routes=routes(policies), client=FAR)
-    opened = asking(extra_routes=routes(dataclasses.replace(policies, to_anybody=True)), client=FAR)
+    opened = asking(extra_routes=routes(structs.replace(policies, public=True)), client=FAR)
     answer = 404 if "gone" in path else 200
 
     assert [client.get(path).status_code for client in (near, far, opened)] == [answer, 403, answer]

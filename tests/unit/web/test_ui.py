@@ -38,6 +38,9 @@ class Board:
             coloring=Coloring(title=coloring, unit="fraction", low=0, high=1, values=self.values),
         )
 
+    def precompute(self, coloring):
+        return iter(())
+
     def parts(self):
         for name, value in self.messages.items():
             yield name, value
@@ -65,7 +68,7 @@ def events(sent):
 
 def client(board=None, **more):
     board = board or Board()
-    page = LivePage(board=board, feed=Feed(board, ManualClock(), lambda *_: None), to_anybody=more.pop("to_anybody", False))
+    page = LivePage(board=board, feed=Feed(board, ManualClock(), lambda *_: None), public=more.pop("public", False))
     return asking(extra_routes=routes(page), **more)
 
 
@@ -85,7 +88,7 @@ def test_a_name_that_others_give_away_leads_to_nothing(path):
 
 
 def test_the_configuration_may_say_otherwise():
-    assert client(client=FAR, to_anybody=True).get("/ui", headers={"host": "scheduler.example"}).status_code == 200
+    assert client(client=FAR, public=True).get("/ui", headers={"host": "scheduler.example"}).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/ui", "/ui/static/app.js", "/ui/static/none.js", "/ui/nodes/node-0"])
@@ -241,6 +244,34 @@ def test_nothing_is_read_while_no_page_is_open():
             clock.move(100)
             await run_pending()
             assert board.looked == looked
+
+    asyncio.run(look())
+
+
+def test_what_a_colouring_reads_of_all_nodes_is_read_in_steps_before_it_is_looked_at():
+    class Unread(Board):
+        read = 0
+
+        def precompute(self, coloring):
+            while coloring == "devices" and self.read < 30:
+                self.read += 1
+                yield
+
+        def picture(self, coloring, known):
+            assert self.read == 30
+            return super().picture(coloring, known)
+
+    async def look():
+        board = Unread()
+        async with feeding_from(board, ManualClock()) as feed:
+            watcher = feed.join("devices")
+            assert (board.read, board.looked) == (1, 0)
+            for number in range(2, 10):
+                await asyncio.sleep(0)
+                assert board.read <= number
+            await run_pending()
+            await run_pending()
+            assert {name for name, _ in events([await watcher.next()])} >= {"tiles", "values", "flags"}
 
     asyncio.run(look())
 

@@ -1,4 +1,4 @@
-"""Where the pods of drained nodes go, and which of them cannot leave."""
+"""The new nodes of the pods of drained nodes, and the pods that cannot leave."""
 
 import pytest
 from msgspec import structs
@@ -26,7 +26,7 @@ def drained(cluster, *names, **how):
 
 
 def fates(result):
-    """What was found of each pod: (name, fate, node, step)."""
+    """(name, fate, node, step) of each pod."""
     return [(each.pod.removeprefix("default/"), each.fate.value, each.node, each.step) for each in result.pods]
 
 

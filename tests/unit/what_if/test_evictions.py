@@ -1,4 +1,4 @@
-"""What the Eviction API allows, eviction after eviction."""
+"""The evictions that the Eviction API allows, one after another."""
 
 import pytest
 
@@ -84,9 +84,9 @@ def test_the_replacement_of_an_unhealthy_pod_makes_up_for_a_missing_one_first():
 
 def test_a_victim_of_preemption_is_not_asked_about_and_counts():
     model = evictions(budget(allowed=1, desiredHealthy=2, currentHealthy=3))
-    model.lose(view("one"))
+    model.count_lost(view("one"))
     assert model.refusal(view("two")) is not None
-    model.lose(view("two"))
+    model.count_lost(view("two"))
     model.replaced(view("one"))
     assert model.refusal(view("three")) is not None
     model.replaced(view("two"))

@@ -1,4 +1,4 @@
-"""How many pods of a group are tried: all, as far as there is time."""
+"""The number of pods of a group that are tried: all, as far as there is time."""
 
 import itertools
 

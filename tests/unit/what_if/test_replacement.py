@@ -1,4 +1,4 @@
-"""Which running pods `--replace` means."""
+"""The running pods that `--replace` selects."""
 
 import pytest
 

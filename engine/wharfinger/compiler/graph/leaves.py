@@ -144,7 +144,7 @@ def _of_group(graph: Graph, record: Attribute, key: Value | None) -> Value:
 
 
 def _presence(graph: Graph, record: Attribute, maybe: Node, key: Value | None) -> Node | None:
-    """Where an attribute is present: its key is, and so is the value under it."""
+    """A node that is true where an attribute is present: its key, and the value under it."""
     may_be_absent = record.type.optional or record.type.kind is Kind.LABELS
     own = graph.apply(operations.IS_PRESENT, (maybe,), Rep.BOOL) if may_be_absent else None
     return both(graph, key.present if key else None, own)
@@ -226,7 +226,7 @@ def metric(graph: Graph, record: typed.Metric) -> Value:
 
 
 def both(graph: Graph, *presences: Node | None) -> Node | None:
-    """Where all of them are present; None means always."""
+    """A node that is true where all of them are present; None means always."""
     found: Node | None = None
     for present in presences:
         if present is not None:

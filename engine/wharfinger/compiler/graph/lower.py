@@ -95,7 +95,7 @@ def _version_order(expr: typed.Operation) -> typed.Operation:
 
 
 def _presence(lowering: Lowering, op: typed.Op, operands: Sequence[Value]) -> Node | None:
-    """Where the result of an operator is present: where all operands are, or where a present operand decides by itself."""
+    """A node that is true where the result of an operator is present: all operands are, or a present one decides by itself."""
     present = lowering.both(*(operand.present for operand in operands))
     if op is typed.Op.DIV:
         zero = lowering.graph.const(0.0, Rep.FLOAT)
@@ -167,7 +167,7 @@ def _lookup(lowering: Lowering, expr: typed.Lookup) -> Value:
 
 
 def _matches(lowering: Lowering, expr: typed.Matches) -> Value:
-    """Where every requirement of the selector holds; never missing."""
+    """A node that is true where every requirement of the selector holds; never missing."""
     if not isinstance(expr.labels, typed.AttributeRef):
         raise TypeError("a label selector is matched against labels or annotations")
     if not expr.requirements:
@@ -189,7 +189,7 @@ def _requirement(lowering: Lowering, labels: typed.AttributeRef, requirement: ty
 
 
 def _satisfies(lowering: Lowering, label: Node, requirement: typed.Requirement) -> Node:
-    """Where a present label satisfies a requirement (for NotIn: where it is among the values)."""
+    """A node that is true where a present label satisfies a requirement (for NotIn: where it is among the values)."""
     if len(requirement.values) == 1 and requirement.op in (typed.SelectorOp.IN, typed.SelectorOp.NOT_IN):
         return lowering.apply(operations.EQ, label, lowering.graph.const(requirement.values[0], Rep.TEXT), rep=Rep.BOOL)
     test = operations.requirement_test(requirement)

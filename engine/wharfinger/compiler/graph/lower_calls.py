@@ -190,7 +190,7 @@ def lower_select(lowering: Lowering, expr: typed.Select) -> Value:
 
 
 def visible(lowering: Lowering, selected: Node) -> Node:
-    """Where a placed pod is selected and the policy may read it."""
+    """A node that is true for placed pods that are selected and that the policy may read."""
     namespace = lowering.authority.confined_to
     if namespace is None:
         return selected

@@ -72,7 +72,7 @@ class Lowering:
         return self.graph.apply(operations.TEXT, (leaves.strings(self.graph), node), Rep.TEXT)
 
     def both(self, *presences: Node | None) -> Node | None:
-        """Where all of them are present."""
+        """A node that is true where all of them are present."""
         return leaves.both(self.graph, *presences)
 
     def negated(self, node: Node) -> Node:
@@ -80,19 +80,19 @@ class Lowering:
         return self.graph.apply(operations.NOT, (node,), Rep.BOOL)
 
     def conjunction(self, *nodes: Node) -> Node:
-        """Where all of them are true."""
+        """A node that is true where all of them are true."""
         found = nodes[0]
         for node in nodes[1:]:
             found = self.graph.apply(operations.AND, (found, node), Rep.BOOL)
         return found
 
     def disjunction(self, *nodes: Node) -> Node:
-        """Where one of them is true."""
+        """A node that is true where one of them is true."""
         found = nodes[0]
         for node in nodes[1:]:
             found = self.graph.apply(operations.OR, (found, node), Rep.BOOL)
         return found
 
     def certainly(self, value: Value) -> Node:
-        """Where a condition is present and true."""
+        """A node that is true where a condition is present and true."""
         return value.node if value.present is None else self.conjunction(value.present, value.node)

@@ -65,15 +65,15 @@ class Decider:
         """The decision about one pod; equal to `decide(chain, snapshot, pod)`. Its details are readable until the next decision."""
         return _conclude(self.chain, snapshot, pod, self._evaluation(snapshot, pod))
 
-    def ahead(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[None, None, None]:
+    def precompute(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[None, None, None]:
         """The steps of work that `decide` would do at once otherwise: some for a pod with claims for devices, or with volumes.
 
-        `snapshot` returns the cluster as it is now. An exception here is raised again in the decision, which reports it.
+        `snapshot` returns the present cluster. An exception here is raised again in the decision, which reports it.
         """
         with suppress(Exception):
             kept = pod.demand.may_claim and self._key(snapshot(), pod) in self._kept
-            for plugin in self.chain.working_ahead:
-                yield from plugin.ahead(pod, snapshot, kept=kept)
+            for plugin in self.chain.precomputing:
+                yield from plugin.precompute(pod, snapshot, kept=kept)
 
     def choose(self, snapshot: Snapshot, pod: PodView, rows: NDArray[np.intp] | None = None) -> Choice | None:
         """The best node for a pod among some rows (None: all), or None; the same as `decide` if all other nodes were infeasible.

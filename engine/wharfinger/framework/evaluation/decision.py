@@ -170,6 +170,14 @@ class Decision:
         ordered = sorted(rows.tolist(), key=lambda row: ([-key[row] for key in keys], row != self.row, names[row]))
         return tuple(Ranked(node=names[row], totals=self._totals(row)) for row in ordered[:most])
 
+    @property
+    def equal_nodes(self) -> tuple[str, ...]:
+        """The nodes that are best in every tier and tie break, the chosen one among them, by name; empty when unschedulable."""
+        if self.row is None:
+            return ()
+        rows = self._current().equal_rows(self.pod, self.snapshot).tolist() if self.ties > 1 else [self.row]
+        return tuple(sorted(self.snapshot.names[row] for row in rows))
+
     def scores_at(self, node: str) -> tuple[ScorePart, ...]:
         """Every score at a feasible node, in summing order; empty if the node is not feasible. `UnknownObject` for an unknown name."""
         evaluation, row = self._current(), self._row(node)

@@ -114,8 +114,8 @@ class Diagnosis:
         if refusal is not None:
             return {reason.text: int(np.count_nonzero(among)) for reason in refusal.reasons}
         left = self._considered() & among
-        crowded = self._filtering.crowded.items()
-        counts: Counter[str] = Counter(reason.text for row, found in crowded if among[row] for reason in found)
+        reasons_with_nominated = self._filtering.reasons_with_nominated.items()
+        counts: Counter[str] = Counter(reason.text for row, found in reasons_with_nominated if among[row] for reason in found)
         chosen = self._filtering.node_set
         if chosen is not None and not chosen.mask[among].all():
             counts[chosen.reason.text] = int(np.count_nonzero(among & ~chosen.mask))
@@ -144,7 +144,7 @@ class Diagnosis:
             return np.full(self._n_nodes, not self._filtering.refusal.resolvable)
         left = self._considered()
         unresolvable = ~left
-        for row, found in self._filtering.crowded.items():
+        for row, found in self._filtering.reasons_with_nominated.items():
             unresolvable[row] = not resolvable(found)
         for slot in self._slots():
             if not slot.skipped:
@@ -162,8 +162,8 @@ class Diagnosis:
         chosen = self._filtering.node_set
         if chosen is not None and not chosen.mask[row]:
             found.append(NodeRejection(plugin=" ".join(chosen.plugins), reasons=(chosen.reason,)))
-        if row in self._filtering.crowded:
-            found.append(NodeRejection(plugin=NOMINATED, reasons=self._filtering.crowded[row]))
+        if row in self._filtering.reasons_with_nominated:
+            found.append(NodeRejection(plugin=NOMINATED, reasons=self._filtering.reasons_with_nominated[row]))
         found += [NodeRejection(plugin=slot.plugin.name, reasons=reasons) for slot in self._slots() if (reasons := slot.reasons_at(row))]
         return tuple(found)
 
@@ -181,7 +181,7 @@ class Diagnosis:
         """The nodes that remain for the filters, `(n_nodes,) bool`: chosen by PreFilter, and not crowded by nominated pods."""
         chosen = self._filtering.node_set
         considered = np.ones(self._n_nodes, np.bool_) if chosen is None else chosen.mask.copy()
-        considered[list(self._filtering.crowded)] = False
+        considered[list(self._filtering.reasons_with_nominated)] = False
         return considered
 
 

@@ -261,9 +261,9 @@ class FilterTrial(Trial):
 
     def reasons_with_nominees(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The reasons against the supposed node, with its nominated pods added or without them; empty if it passes both ways."""
-        return self.crowded(supposed) or self.reasons(supposed)
+        return self.reasons_with_nominated(supposed) or self.reasons(supposed)
 
-    def crowded(self, supposed: Supposition) -> tuple[Reason, ...]:
+    def reasons_with_nominated(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The reasons against the supposed node with its nominated pods added; empty if it passes or has no nominated pods."""
         nominees = self.nominees(supposed.row)
         if not nominees:

@@ -128,9 +128,9 @@ class Filtering:
         return tuple(each for slot in self.allocating for each in _allocating(slot).allocations(attempt, row))
 
     @property
-    def crowded(self) -> Mapping[int, tuple[Reason, ...]]:
+    def reasons_with_nominated(self) -> Mapping[int, tuple[Reason, ...]]:
         """The reasons, by row, of nodes that the pod does not fit together with the pods nominated to them."""
-        return self._room.crowded
+        return self._room.reasons_with_nominated
 
     def evaluate(self, attempt: Attempt) -> None:
         """Prepare every filter and run it on all nodes, then run all filters again on nodes with nominated pods added."""
@@ -193,7 +193,7 @@ class Filtering:
     def _refresh_following(self, attempt: Attempt, changes: Changes) -> tuple[Rows, bool] | None:
         """Run the TIMED and GLOBAL filters again where needed; returns the rows, and if verdicts of classes may have changed.
 
-        None if a filter was prepared anew with another outline and a full evaluation is needed.
+        None if a filter was prepared again with another outline and a full evaluation is needed.
         """
         snapshot = attempt.snapshot
         renewed: Rows = NO_ROWS
@@ -241,7 +241,7 @@ class Filtering:
         possible = self.local[rows].copy() if isinstance(rows, slice) else self.local[rows]
         for slot in self._elsewhere:
             possible &= slot.verdicts[rows] == 0
-        if self._room.crowded:
+        if self._room.reasons_with_nominated:
             possible &= ~self._room.mask[rows]
         return possible
 
@@ -344,19 +344,19 @@ class FeasibleSet:
 class NominatedRoom:
     """The nodes that the pod does not fit together with the pods nominated to them.
 
-    `crowded` has the reasons by row, `mask` is the same nodes as `(n_nodes,) bool`.
+    `reasons_with_nominated` has the reasons by row, `mask` is the same nodes as `(n_nodes,) bool`.
     """
 
-    __slots__ = ("_own", "crowded", "mask")
+    __slots__ = ("_own", "mask", "reasons_with_nominated")
 
     def __init__(self) -> None:
-        self.crowded: dict[int, tuple[Reason, ...]] = {}
+        self.reasons_with_nominated: dict[int, tuple[Reason, ...]] = {}
         self.mask: Mask = np.empty(0, np.bool_)
         self._own = -1  # the row that the pod itself is nominated to, -1 for none
 
     def reset(self, n_nodes: int) -> None:
         """Forget all results: no node is crowded."""
-        self.crowded = {}
+        self.reasons_with_nominated = {}
         self.mask = np.zeros(n_nodes, np.bool_)
         self._own = -1
 
@@ -368,24 +368,24 @@ class NominatedRoom:
         Nodes outside `node_set` are never crowded.
         """
         nominated = attempt.snapshot.nominated_rows
-        if not len(nominated) and not self.crowded:
+        if not len(nominated) and not self.reasons_with_nominated:
             self._own = -1
             return NO_ROWS
         before, self._own = self._own, attempt.snapshot.nominated_row(attempt.pod.uid)
         trial = FilterTrial(slots, attempt)
         if changed is None or trial.spans_nodes:
-            again = np.concatenate((nominated, np.array(list(self.crowded), np.intp)))
+            again = np.concatenate((nominated, np.array(list(self.reasons_with_nominated), np.intp)))
         else:
             again = np.concatenate((changed, np.array([row for row in (before, self._own) if row >= 0], np.intp)))
         return np.array([row for row in distinct(again).tolist() if self._check(row, trial, node_set)], np.intp)
 
     def _check(self, row: int, trial: FilterTrial, node_set: NodeSet | None) -> bool:
         """Check one node again; True if it became crowded or is crowded no longer."""
-        was = row in self.crowded
-        reasons = trial.crowded(trial.suppose(row)) if node_set is None or node_set.mask.item(row) else ()
+        was = row in self.reasons_with_nominated
+        reasons = trial.reasons_with_nominated(trial.suppose(row)) if node_set is None or node_set.mask.item(row) else ()
         if reasons:
-            self.crowded[row] = reasons
+            self.reasons_with_nominated[row] = reasons
         elif was:
-            del self.crowded[row]
+            del self.reasons_with_nominated[row]
         self.mask[row] = bool(reasons)
         return was != bool(reasons)

@@ -2,7 +2,7 @@
 
     Filtering ─ feasible set ─→ Scoring ─ best rows ─→ choose
 
-An evaluation keeps the revision of its results. The next update evaluates only the rows that changed since. It prepares all rules anew and
+An evaluation keeps the revision of its results. The next update evaluates only the rows that changed since. It prepares all rules again and
 evaluates all rows if rows were added, moved or removed. The answer is the same either way. If only the filters are needed, scores are not
 updated.
 """
@@ -81,7 +81,7 @@ class Evaluation:
         self._behind = True  # the scores are older than the filters: of the revision `_scored_at`
         self._scored_at = -1
         self._changed: Changes | None = None  # since then, if it is known already
-        self._flips: Flips | None = None  # since then; None if all nodes are to be scored anew
+        self._flips: Flips | None = None  # since then; None if all nodes are to be scored again
         self._message: str | None = None
 
     def update(self, pod: PodView, snapshot: Snapshot) -> None:
@@ -145,7 +145,7 @@ class Evaluation:
             self._laps = NO_LAPS
 
     def _changes(self, snapshot: Snapshot, since: int) -> Changes | None:
-        """The changes since a revision; None if all rules must be prepared anew: rows or codes were added or moved."""
+        """The changes since a revision; None if all rules must be prepared again: rows or codes were added or moved."""
         node_rows, usage_rows = snapshot.node_changes(since), snapshot.usage_changes(since)
         if node_rows is None or usage_rows is None or snapshot.strings is not self._strings:
             return None
@@ -169,12 +169,16 @@ class Evaluation:
         feasible = feasible_set.mask
         if len(self.scoring.tiers) == 1 and not self.lineup.tie_breaks:
             return Choice(*self.scoring.best(pod.uid, snapshot, feasible))
-        rows = self.scoring.best_rows(feasible)
+        return _by_hash(pod, snapshot, self.equal_rows(pod, snapshot))
+
+    def equal_rows(self, pod: PodView, snapshot: Snapshot) -> NDArray[np.intp]:
+        """The rows that are best for `pod` in every tier and tie break, in no particular order; some row must be feasible."""
+        rows = self.scoring.best_rows(self.filtering.feasible_set.mask)
         for tier in self.scoring.tiers[1:]:
             if len(rows) > 1:
                 keys = tier.key(rows)
                 rows = rows[keys == keys.max()]
-        return self._choose_equal(pod, snapshot, rows)
+        return self._best_by_ties(pod, snapshot, rows)
 
     def choose_among(self, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> Choice | None:
         """The best feasible node among some rows, by scores normalised over these; None if none is feasible."""
@@ -185,16 +189,21 @@ class Evaluation:
             if len(rows) > 1:
                 keys = self.scoring.key_among(rows, number)
                 rows = rows[keys == keys.max()]
-        return self._choose_equal(pod, snapshot, rows)
+        return _by_hash(pod, snapshot, self._best_by_ties(pod, snapshot, rows))
 
-    def _choose_equal(self, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> Choice:
-        """The best of some rows with equal totals: by the tie breaks of policies, then by the stable hash."""
+    def _best_by_ties(self, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The best of some rows with equal totals by the tie breaks of policies."""
         for rule in self.lineup.tie_breaks:
             if len(rows) > 1:
                 rows = self._laps.of_policy(rule.policy, rule.best)(Attempt(pod, snapshot, self.shared), rows)
-        if len(rows) == 1:
-            return Choice(int(rows[0]), 1)
-        return Choice(int(rows[best_rows.winner(pod.uid, snapshot.name_hashes[rows])]), len(rows))
+        return rows
+
+
+def _by_hash(pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> Choice:
+    """The choice among equally good rows by the stable hash."""
+    if len(rows) == 1:
+        return Choice(int(rows[0]), 1)
+    return Choice(int(rows[best_rows.winner(pod.uid, snapshot.name_hashes[rows])]), len(rows))
 
 
 def _joined(before: Flips | None, after: Flips | None) -> Flips | None:

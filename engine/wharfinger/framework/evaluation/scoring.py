@@ -160,7 +160,7 @@ class Scoring:
                     slot.normalise_classes(there)
 
     def _possible(self, feasible_set: FeasibleSet) -> Mask:
-        """The rows that are feasible but for closed classes: these are left to the search of the best row."""
+        """The rows that are feasible except for closed classes: these are left to the search of the best row."""
         return feasible_set.mask if self._closed is None else feasible_set.possible
 
     def _refresh_rows(self, attempt: Attempt, changes: Changes, flips: Flips, feasible_set: FeasibleSet, *, passed: bool) -> None:
@@ -205,7 +205,7 @@ class Scoring:
             self._best.put(row, value if self._possible(feasible_set).item(row) else -np.inf)
 
     def _renew_one(self, attempt: Attempt, changes: Changes, flips: NDArray[np.intp], feasible: Mask, *, passed: bool) -> Renewed:
-        """Bring the terms up to date after a change of one row; new points of this row alone, but for STATIC terms, are not reported."""
+        """Bring the terms up to date after a change of one row; new points of this row alone, except for STATIC terms, are not reported."""
         snapshot = attempt.snapshot
         renewed: Renewed = []
         if len(flips):

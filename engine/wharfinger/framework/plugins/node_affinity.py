@@ -181,7 +181,7 @@ def _preferences(affinity: objects.NodeAffinity | None) -> Preferences:
 
 
 def _too_many(pod: objects.Pod) -> str:
-    """Why the requirements of a pod on its node are more than can be evaluated for it; "" if they are not."""
+    """An error if the node affinity of a pod has more requirements than can be evaluated; "" otherwise."""
     own = _own(pod)
     if own is None and len(pod.spec.node_selector) <= MAX_LABELS:
         return ""

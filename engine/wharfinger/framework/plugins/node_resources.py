@@ -92,7 +92,7 @@ class NodeResourcesFitArguments(Arguments):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, values: Any) -> Any:
-        """In policies: `strategy`, `resources` and `shape` are the parts of scoringStrategy, and a resource is written `cpu: 1`."""
+        """The arguments as policies write them: `strategy`, `resources` and `shape` of scoringStrategy, a resource as `cpu: 1`."""
         if not isinstance(values, dict) or not values.keys() & _SHORT:
             return values
         strategy = dict(values.get("scoringStrategy", {}))

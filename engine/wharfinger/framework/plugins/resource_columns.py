@@ -106,7 +106,7 @@ class ScoredLanes:
         return allocatable, used + self.added, self.weights
 
     def at(self, snapshot: Snapshot, row: int) -> list[tuple[int, int]]:
-        """For each resource, (allocatable on one node, requested there including the pod)."""
+        """(allocatable on one node, requested there including the pod) of each resource."""
         allocatable, added = snapshot.allocatable, self.added[:, 0].tolist()
         if self.lanes.names == _CPU_MEMORY:  # nearly always
             used = snapshot.nonzero if self.nonzero else snapshot.requested

@@ -291,7 +291,7 @@ class PolicyRules:
         ]
 
     def without(self, rule: str) -> PolicyRules:
-        """The rules of the policy but for the filter of that name (`policy/rule`)."""
+        """The rules of the policy except for the filter of that name (`policy/rule`)."""
         rest = copy.copy(self)
         rest.filters = tuple(plugin for plugin in self.filters if plugin.name != rule)
         return rest

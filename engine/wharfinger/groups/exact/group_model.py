@@ -241,7 +241,7 @@ class GroupModel:
         allowed = self.space.all
         for name, make in parts:
             allowed &= self._kept_set(name, make)
-        steps = [self._wish_sets(affinity) for affinity in affinities]
+        steps = [self._count_sets(affinity) for affinity in affinities]
         name = (tuple(name for name, _ in parts), tuple(affinity.axis for affinity in affinities))
         return Rule(name, partial(_apply, self.space, allowed, steps), partial(_undone, self.space, steps))
 
@@ -260,7 +260,7 @@ class GroupModel:
         found: Mask = (number >= low) & ((number <= high) | (number == 0))
         return found
 
-    def _wish_sets(self, affinity: RequiredAffinity) -> tuple[CountSet, CountSet, int]:
+    def _count_sets(self, affinity: RequiredAffinity) -> tuple[CountSet, CountSet, int]:
         """The vectors that need no start, those that may use one, and the start axis."""
         fulfilled = self._kept_set(
             ("fulfilled", affinity.axis), lambda: (self.space.total(affinity.requiring) == 0) | (self.space.total(affinity.granting) > 0)

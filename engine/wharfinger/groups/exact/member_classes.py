@@ -153,7 +153,7 @@ class Reading:
     needs: Mapping[str, int] | None = None
     open_rows: Mask = field(default_factory=lambda: np.empty(0, np.bool_))
     terms: Terms = affinity_terms.NO_TERMS
-    fences: PreparedAffinityFilter | None = None
+    affinity_filter: PreparedAffinityFilter | None = None
     spread: HardSpread | None = None
     ports: bool = False
     affinity: bool = False
@@ -183,7 +183,7 @@ def read(decider: Decider, snapshot: Snapshot, each: MemberClass) -> Reading:
         return reading
     for slot in filtering.slots:
         _read_slot(slot, reading, each, snapshot)
-    if filtering.crowded:
+    if filtering.reasons_with_nominated:
         reading.complete = False
     return reading
 
@@ -204,7 +204,7 @@ def _read_slot(slot: FilterSlot, reading: Reading, each: MemberClass, snapshot: 
     if isinstance(answer, Fit):
         reading.needs = answer.needs
     elif isinstance(answer, PreparedAffinityFilter):
-        reading.fences = answer
+        reading.affinity_filter = answer
         reading.open_rows &= ~answer.repelled(snapshot)
     elif isinstance(answer, HardSpread):
         reading.spread = answer
@@ -219,7 +219,7 @@ def least_of(left: Reading, right: Reading) -> Reading:
         needs = {name: min(left.needs.get(name, 0), right.needs.get(name, 0)) for name in left.needs.keys() & right.needs.keys()}
     found = Reading(needs=needs, open_rows=left.open_rows | right.open_rows, complete=False)
     if left.terms.required and left.terms.required == right.terms.required:
-        found.terms, found.fences = Terms(required=left.terms.required), left.fences
+        found.terms, found.affinity_filter = Terms(required=left.terms.required), left.affinity_filter
     return found
 
 
@@ -289,7 +289,7 @@ def class_axes(
     axes = [ClassAxis([each], reading) for each, reading in zip(classes, readings, strict=True)]
     ruled = {_rules_of(axis): axis for axis in axes if axis.reading.has_rules}.values()
     for number, axis in enumerate(axes):
-        axis.free = not axis.reading.has_rules and not axis.pod.host_ports and not _is_meant(axis.pod, ruled)
+        axis.free = not axis.reading.has_rules and not axis.pod.host_ports and not _is_matched(axis.pod, ruled)
         if number % CLASSES_PER_STEP == CLASSES_PER_STEP - 1:
             yield
     axes = _with_equals_merged(axes)
@@ -304,7 +304,7 @@ def _rules_of(axis: ClassAxis) -> Hashable:
     return reading.terms, None if reading.spread is None else reading.spread.constraints, axis.pod.namespace
 
 
-def _is_meant(pod: PodView, axes: Iterable[ClassAxis]) -> bool:
+def _is_matched(pod: PodView, axes: Iterable[ClassAxis]) -> bool:
     """True if terms or constraints of some class are about a member."""
     for axis in axes:
         reading = axis.reading

@@ -116,7 +116,7 @@ class MemberRules:
         key = max(keys, key=lambda each: snapshot.topology(each).n_domains)  # the narrowest: what is there is in the wider ones too
         granting = [n for n, each in enumerate(self._axes) if each.any(partial(affinity_terms.matches_all, terms))]
         nowhere = np.zeros(snapshot.topology(key).n_domains + 1, np.bool_)
-        first = reading.fences is None or not reading.fences.has_wanted
+        first = reading.affinity_filter is None or not reading.affinity_filter.has_wanted
         for each in keys:
             present = snapshot.topology(each).ids >= 0
             for number in requiring:
@@ -126,7 +126,7 @@ class MemberRules:
             requiring=tuple(requiring),
             granting=tuple(n for n in granting if n not in requiring),
             starting=tuple(n for n in granting if n in requiring) if first else (),
-            there=nowhere if reading.fences is None else reading.fences.wanted_in(key).copy(),
+            there=nowhere if reading.affinity_filter is None else reading.affinity_filter.wanted_in(key).copy(),
             axis=axis,
         )
 

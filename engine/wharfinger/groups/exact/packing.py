@@ -115,7 +115,7 @@ class Space:
         return next(self.sums(found, (vector,)))
 
     def sums(self, found: CountSet, vectors: Iterable[Vector]) -> Iterator[CountSet]:
-        """For each vector its sums with those of a set; sums beyond the space are left out.
+        """The sums of each vector with those of a set, without sums beyond the space.
 
         Quick for vectors in the order of their bits, as neighbours have the last coordinates in common.
         """

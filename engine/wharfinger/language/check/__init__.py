@@ -1,9 +1,9 @@
-"""From the syntax tree to the typed policy.
+"""Checks a syntax tree and makes the typed policy.
 
 Names are resolved, dimensions checked, missing values accounted for, and scores proved to stay within 0..100 points.
 """
 
-from wharfinger.language.check.declarations import import_key
+from wharfinger.language.check.imports import CheckedLibraries, import_key
 from wharfinger.language.check.policy import check
 
-__all__ = ["check", "import_key"]
+__all__ = ["CheckedLibraries", "check", "import_key"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from wharfinger.language import ast
 from wharfinger.language.ast import GroupWord, MissingAction
@@ -252,7 +253,7 @@ def group_of(context: Context, items: Sequence[ast.Group]) -> typed.Group | None
 
 
 def _label_keys(context: Context, keys: Sequence[ast.String], word: str) -> tuple[str, ...]:
-    """The keys as texts, after reporting those that no node has and those that are there twice."""
+    """The keys as texts, after reporting those that no node has and those that occur twice."""
     seen: set[str] = set()
     for key in keys:
         if fault := key_fault(key.value):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
@@ -30,8 +31,7 @@ def same_for_all(intervals: Intervals, score: typed.Score) -> tuple[Span, str] |
     return score.value.span, "the same for every node"
 
 
-@dataclass(slots=True)
-class Tier:
+class Tier(msgspec.Struct):
     """The scores of one tier: how many there are, the sum of their largest weights, and how many have no largest one."""
 
     scores: int = 0
@@ -96,8 +96,7 @@ def _base(intervals: Intervals, plugins: Mapping[str, PluginRecord], policy: typ
     return sum(weights.values()) * MAX_POINTS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rejection:
+class _Rejection(msgspec.Struct, frozen=True, kw_only=True):
     """A clause that rejects some nodes; for all pods, or for those of its own policy only."""
 
     policy: str

@@ -7,8 +7,10 @@ so that a hostile text cannot take long.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from wharfinger.language import ast
 from wharfinger.language.report.codes import Code
@@ -33,8 +35,7 @@ class EnoughFindings(Exception):
     """A check has more findings than are ever shown."""
 
 
-@dataclass(slots=True)
-class WorkBudget:
+class WorkBudget(msgspec.Struct):
     """The steps and findings of one check so far; `at` is the part of the policy that is being looked at."""
 
     at: Span | None = None
@@ -58,8 +59,7 @@ class WorkBudget:
             raise EnoughFindings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of position in a policy: the values that it can read, and its name in messages."""
 
     name: str
@@ -85,8 +85,7 @@ def constant(name: str) -> Place:
     return Place(name=name, subjects=frozenset())
 
 
-@dataclass(slots=True, kw_only=True)
-class Binding:
+class Binding(msgspec.Struct, kw_only=True):
     """The meaning of a name of the policy. `reference` builds the typed reference.
 
     An import has `members` instead, and a function a `function` (`check.expressions.functions.OwnFunction`).
@@ -101,21 +100,19 @@ class Binding:
     used: bool = False
 
 
-@dataclass(slots=True)
-class Notes:
+class Notes(msgspec.Struct):
     """The results of a check for editors: each expression with its typed form, the meaning of names, and the intervals.
 
     `policy` is the typed policy as far as it could be typed, also where it has errors.
     """
 
-    expressions: list[tuple[ast.Expr, typed.Expr]] = field(default_factory=list)
-    names: dict[str, Binding] = field(default_factory=dict)
-    intervals: Intervals = field(default_factory=Intervals)
+    expressions: list[tuple[ast.Expr, typed.Expr]] = msgspec.field(default_factory=list)
+    names: dict[str, Binding] = msgspec.field(default_factory=dict)
+    intervals: Intervals = msgspec.field(default_factory=Intervals)
     policy: typed.Policy | None = None
 
 
-@dataclass(slots=True)
-class Grouping:
+class Grouping(msgspec.Struct):
     """The typed `by` and `min_count` of the policy's `group` block, after they are checked.
 
     A library has none, and does not know that of the policy that imports it (`library`).
@@ -126,8 +123,7 @@ class Grouping:
     library: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that checking an expression needs.
 
     `lets`, `heights` and `intervals` hold what has been checked so far, by qualified name; `calls` are the results of calls of functions
@@ -139,14 +135,14 @@ class Context:
     diagnostics: Diagnostics
     authority: Authority = CLUSTER
     place: Place = RULE
-    names: dict[str, Binding] = field(default_factory=dict)
-    lets: dict[str, typed.Let] = field(default_factory=dict)
-    heights: dict[str, int] = field(default_factory=dict)
-    calls: dict[Hashable, typed.Expr] = field(default_factory=dict)
-    grouping: Grouping = field(default_factory=Grouping)
-    intervals: Intervals = field(default_factory=Intervals)
-    work: WorkBudget = field(default_factory=WorkBudget)
-    suggestions: LetterBudget = field(default_factory=LetterBudget)
+    names: dict[str, Binding] = msgspec.field(default_factory=dict)
+    lets: dict[str, typed.Let] = msgspec.field(default_factory=dict)
+    heights: dict[str, int] = msgspec.field(default_factory=dict)
+    calls: dict[Hashable, typed.Expr] = msgspec.field(default_factory=dict)
+    grouping: Grouping = msgspec.field(default_factory=Grouping)
+    intervals: Intervals = msgspec.field(default_factory=Intervals)
+    work: WorkBudget = msgspec.field(default_factory=WorkBudget)
+    suggestions: LetterBudget = msgspec.field(default_factory=LetterBudget)
     notes: Notes | None = None
 
     def closest(self, word: str, candidates: Iterable[str]) -> str | None:

@@ -1,14 +1,15 @@
-"""Params, lets, metrics and imports: what the names of a policy mean."""
+"""Params, lets, metrics, workloads and functions: what the names of a policy mean."""
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from wharfinger.language import ast
 from wharfinger.language.check.arrangement import declare_group
-from wharfinger.language.check.context import RULE, Binding, Context, Grouping, infer, type_text, unknown
+from wharfinger.language.check.context import RULE, Binding, Context, infer, type_text, unknown
 from wharfinger.language.check.dependencies import GroupBlock, Named, in_order, nodes_in
 from wharfinger.language.check.expressions.aggregates import GROUP
 from wharfinger.language.check.expressions.calls import SPECIAL
@@ -20,7 +21,6 @@ from wharfinger.language.check.workloads import workload_of
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Source, Span
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.language.semantics.bounds import UNBOUNDED, Interval
 from wharfinger.language.semantics.typed import height
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
@@ -31,14 +31,13 @@ PARAMETER_KINDS = SCALARS | {k.value: k for k in (Kind.TIME, Kind.VERSION)}
 _NOT_NEGATIVE = frozenset({Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION})
 
 
-@dataclass(slots=True)
-class Declared:
+class Declared(msgspec.Struct):
     """The declarations of a policy and its imports, with each let after those that it needs."""
 
-    params: list[typed.Param] = field(default_factory=list)
-    metrics: list[typed.Metric] = field(default_factory=list)
-    workloads: list[typed.Workload] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)  # of the imports
+    params: list[typed.Param] = msgspec.field(default_factory=list)
+    metrics: list[typed.Metric] = msgspec.field(default_factory=list)
+    workloads: list[typed.Workload] = msgspec.field(default_factory=list)
+    sources: list[Source] = msgspec.field(default_factory=list)  # of the imports
 
 
 def declare(context: Context, declared: Declared, items: Sequence[ast.Item], prefix: str = "") -> None:
@@ -231,7 +230,7 @@ def _declare_let(context: Context, item: ast.Let, prefix: str) -> None:
     if value.type.kind is Kind.UNKNOWN:
         binding.reference = unknown
     elif isinstance(value, typed.Const) and isinstance(value.value, typed.Entries):
-        named = replace(value, value=replace(value.value, name=name))  # a table is no value either
+        named = replace(value, value=value.value.named(name))  # a table is no value either
         context.lets[name] = typed.Let(name=name, span=item.name_span, value=value)
         binding.reference = lambda at: replace(named, span=at)
     elif value.type.kind is Kind.LABELS and isinstance(value, typed.AttributeRef):
@@ -314,81 +313,3 @@ def _depth(context: Context, root: ast.Expr) -> int:
         deepest = max(deepest, depth + (own.depth + 1 if own is not None else 0))
         waiting.extend((child, depth + isinstance(child, ast.Expr)) for child in ast.children(node))
     return deepest
-
-
-MAX_PREFIX_LENGTH = 1000  # a name of a library is kept with the names of the imports that lead to it in front
-
-
-def import_key(importing: str, path: str) -> str:
-    """The name under which a file must be offered: the path of an `import` relative to the file named `importing`."""
-    return posixpath.normpath(posixpath.join(posixpath.dirname(importing), path))
-
-
-@dataclass(slots=True, kw_only=True)
-class _Libraries:
-    """Libraries as they are met: their names once they are checked, None while they are being checked."""
-
-    declared: Declared
-    files: Mapping[str, ast.File | None]
-    names: dict[str, dict[str, Binding] | None] = field(default_factory=dict)
-
-
-def import_all(context: Context, declared: Declared, file: ast.File, files: Mapping[str, ast.File | None]) -> None:
-    """Adds the imports of a file to the context's names, and their sources to what is declared."""
-    _import_into(context, _Libraries(declared=declared, files=files), file, "")
-
-
-def _import_into(context: Context, libraries: _Libraries, file: ast.File, prefix: str) -> None:
-    for item in file.imports:
-        if item.name in SUBJECTS or item.name == GROUP or item.name in context.names:
-            _report_name_in_use(context, item)
-            continue
-        members = _library(context, libraries, item, prefix)
-        context.names[item.name] = Binding(name=prefix + item.name, what="import", span=item.name_span, members=members)
-
-
-def _report_name_in_use(context: Context, item: ast.Import) -> None:
-    first = context.names.get(item.name)
-    if first is None:
-        context.error(Code.P311, f"`{item.name}` cannot be the name of an import", item.name_span, label="always means something else")
-    else:
-        others = (Label(first.span, "first declared here"),)
-        context.error(Code.P306, f"`{item.name}` is already an import", item.name_span, label="declared again", others=others)
-
-
-def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: str) -> dict[str, Binding] | None:
-    """The names of a library; None if it cannot be read, so that names taken from it are not reported."""
-    key = import_key(item.span.source.name, item.path.value)
-    file = libraries.files.get(key)
-    if key in libraries.names:
-        found = libraries.names[key]
-        if found is None:
-            context.error(Code.P308, f"`{item.path.value}` imports itself", item.path.span, label="goes in a circle")
-        return found
-    if file is None:
-        if key not in libraries.files:
-            message = f"`{item.path.value}` cannot be read"
-            context.error(Code.P308, message, item.path.span, label="not found", help="the path is relative to this file")
-        return None
-    if len(prefix) + len(item.name) > MAX_PREFIX_LENGTH:
-        message = f"the names of imports before a name have at most {MAX_PREFIX_LENGTH:,} characters together"
-        context.error(Code.P011, message, item.name_span, label="too long with this one", help="give imports shorter names")
-        return None
-    if file.policy is not None:
-        context.error(
-            Code.P308,
-            f"`{item.path.value}` is a policy, not a library",
-            item.path.span,
-            label="contains a policy",
-            help="move what both need into a file without a `policy` line, and import that",
-        )
-        return None
-    libraries.names[key] = None
-    inner = replace(
-        context, names={}, authority=CLUSTER, grouping=Grouping(library=True)
-    )  # the cluster's authors share the library and have seen what it reads
-    _import_into(inner, libraries, file, f"{prefix}{item.name}.")
-    declare(inner, libraries.declared, file.items, f"{prefix}{item.name}.")
-    libraries.declared.sources.append(file.span.source)
-    libraries.names[key] = {name: binding for name, binding in inner.names.items() if binding.members is None}
-    return libraries.names[key]

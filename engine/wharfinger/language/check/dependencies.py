@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+
+import msgspec
 
 from wharfinger.language import ast
 from wharfinger.language.check.context import Context
@@ -13,8 +14,7 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Span
 
 
-@dataclass(frozen=True, slots=True)
-class GroupBlock:
+class GroupBlock(msgspec.Struct, frozen=True):
     """The `group` block among the lets: those that read the group need it, and it may need others."""
 
     value: ast.Group
@@ -41,16 +41,15 @@ def in_order(context: Context, lets: Sequence[Named]) -> list[Named]:
     return [by_name[name] for name in ordering.order]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Ordering:
+class _Ordering(msgspec.Struct, kw_only=True):
     """A depth-first walk over what needs what, without recursion."""
 
     needs: dict[str, list[str]]
-    order: list[str] = field(default_factory=list)
-    circles: list[list[str]] = field(default_factory=list)
-    _open: set[str] = field(default_factory=set)
-    _seen: set[str] = field(default_factory=set)
-    _circular: set[str] = field(default_factory=set)
+    order: list[str] = msgspec.field(default_factory=list)
+    circles: list[list[str]] = msgspec.field(default_factory=list)
+    _open: set[str] = msgspec.field(default_factory=set)
+    _seen: set[str] = msgspec.field(default_factory=set)
+    _circular: set[str] = msgspec.field(default_factory=set)
 
     def follow(self, start: str) -> None:
         path = [] if start in self._seen else [(start, iter(self.needs[start]))]
@@ -114,6 +113,6 @@ def nodes_in(root: object) -> Iterator[ast.Node]:
         node = pending.pop()
         if isinstance(node, tuple):
             pending.extend(reversed(node))
-        elif isinstance(node, ast.Node) and is_dataclass(node):
+        elif isinstance(node, ast.Node):
             yield node
-            pending.extend(getattr(node, f.name) for f in reversed(fields(node)) if f.name != "span")
+            pending.extend(getattr(node, name) for name in reversed(node.__struct_fields__) if name != "span")

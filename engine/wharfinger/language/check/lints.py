@@ -7,7 +7,8 @@ because an error is often the reason why a name is not used. `@allow("L301")` be
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from wharfinger.language import ast
 from wharfinger.language.check.conflicts import Tier, dominated, same_for_all, tiers
@@ -35,8 +36,7 @@ from wharfinger.language.semantics.typed import walk
 from wharfinger.language.semantics.types import NUMERIC
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lints:
+class Lints(msgspec.Struct, frozen=True, kw_only=True):
     """The input of the lints of a policy."""
 
     context: Context
@@ -230,7 +230,7 @@ class Demanded:
 
 
 def explained(lints: Lints, reason: typed.Expr, known: Known, truth: frozenset[bool]) -> str:
-    """Why a condition is decided: "always true: `count(…)` is 0 or more"."""
+    """The explanation of a condition that is always true or false: "always true: `count(…)` is 0 or more"."""
     word = "always true" if truth == ALWAYS else "never true"
     restricted = restriction(lints.context.intervals, reason)
     if restricted is None or restricted[0].type.kind not in NUMERIC or isinstance(restricted[0], typed.Const):
@@ -278,17 +278,17 @@ def needless_handling(lints: Lints) -> None:
     for expr, owner in expressions(lints.policy):
         for part in walk(expr):
             if part.span.source is lints.policy.source:
-                _vain_part(lints, part, owner)
+                _part_without_effect(lints, part, owner)
     for rule in (*lints.policy.filters, *lints.policy.permits):
         for clause in rule.clauses:
             if clause.missing_passes is not None and not clause.condition.type.optional:
-                _vain_action(lints, "condition", clause.condition.span, rule.span)
+                _action_without_effect(lints, "condition", clause.condition.span, rule.span)
     for score in lints.policy.scores:
         if score.on_missing is not None and not score.value.type.optional:
-            _vain_action(lints, "score", score.value.span, score.span)
+            _action_without_effect(lints, "score", score.value.span, score.span)
 
 
-def _vain_part(lints: Lints, part: typed.Expr, owner: Span) -> None:
+def _part_without_effect(lints: Lints, part: typed.Expr, owner: Span) -> None:
     if isinstance(part, typed.Operation) and part.op is typed.Op.COALESCE and not part.operands[0].type.optional:
         left, right = part.operands
         message = f"`{describe(left)}` is never missing"
@@ -298,7 +298,7 @@ def _vain_part(lints: Lints, part: typed.Expr, owner: Span) -> None:
         lints.warn(Code.L401, message, part.span, owner, label="always true")
 
 
-def _vain_action(lints: Lints, what: str, span: Span, owner: Span) -> None:
+def _action_without_effect(lints: Lints, what: str, span: Span, owner: Span) -> None:
     lints.warn(Code.L401, f"this {what} is never missing", span, owner, help="leave `on missing …` out")
 
 

@@ -1,4 +1,4 @@
-"""Where a value can be missing, which guards exclude that, and whether the policy handles it."""
+"""Finds values that can be missing, the guards that exclude that, and missing values that the policy does not handle."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def subject_of(cause: typed.Expr) -> str:
 
 
 def why(cause: typed.Expr) -> str:
-    """Why a value may be missing, in a few words."""
+    """The reason why a value may be missing, in a few words."""
     if isinstance(cause, typed.MetricRef):
         return "a sample may be absent or too old"
     if isinstance(cause, typed.AttributeRef):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from wharfinger.language import ast
 from wharfinger.language.check.arrangement import annotations_of, base_of, group_of, permit_of, quantum_of, tie_break_of, victims_of
@@ -20,8 +21,9 @@ from wharfinger.language.check.context import (
     is_unknown,
     unknown,
 )
-from wharfinger.language.check.declarations import Declared, declare, import_all
+from wharfinger.language.check.declarations import Declared, declare
 from wharfinger.language.check.expressions import calls, names, operators, values
+from wharfinger.language.check.imports import CheckedLibraries, import_all
 from wharfinger.language.check.lints import allowed_within, lint
 from wharfinger.language.check.missing import NO_FACTS, Presence
 from wharfinger.language.check.rules import RuleContext, device_preference_of, filter_of, score_of
@@ -47,17 +49,19 @@ def check(  # noqa: PLR0913, PLR0917 — the parts of one question
     imports: Mapping[str, ast.File | None] | None = None,
     authority: Authority = CLUSTER,
     notes: Notes | None = None,
+    libraries: CheckedLibraries | None = None,
 ) -> typed.Policy | None:
     """The typed policy of a file, or None if it has errors or contains no policy. The content of the file never raises an exception.
 
     `imports` holds the files that `import` can mean, by `import_key`, None for one that cannot be imported and is reported. What they
     declare may read what the cluster's policies may, whatever the `authority` of the policy. What is found out goes to `notes`.
+    `libraries` are those that were checked for other files.
     """
     context = Context(catalogue=catalogue, diagnostics=diagnostics, authority=authority, notes=notes)
     if notes is not None:
         notes.names, notes.intervals = context.names, context.intervals
     try:
-        return None if _too_long(context, file) or _switched_off(context, file) else _check(context, file, imports or {})
+        return None if _too_long(context, file) or _switched_off(context, file) else _check(context, file, imports or {}, libraries)
     except TooMuchWork:
         _too_complex(context, file)
     except EnoughFindings:
@@ -65,11 +69,13 @@ def check(  # noqa: PLR0913, PLR0917 — the parts of one question
     return None
 
 
-def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File | None]) -> typed.Policy | None:
+def _check(
+    context: Context, file: ast.File, imports: Mapping[str, ast.File | None], libraries: CheckedLibraries | None
+) -> typed.Policy | None:
     """Like `check`; raises `TooMuchWork` and `EnoughFindings`."""
     _declare_lost(context, file)
     declared = Declared()
-    import_all(context, declared, file, imports)
+    import_all(context, declared, file, imports, libraries)
     if file.policy is None:
         declare(context, declared, file.items)
         return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from wharfinger.language import ast
 from wharfinger.language.ast import MissingAction, Normalize, ScoreForm
@@ -20,12 +21,11 @@ from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type, readable
 
 TOLERANCE = 1e-9  # rounding of float64 on the way to exactly 0 or 100
-READ_HOLE = 20  # steps that reading one placeholder of a message takes
+READ_PLACEHOLDER = 20  # steps that reading one placeholder of a message takes
 HIGHEST_TIER = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleContext:
+class RuleContext(msgspec.Struct, frozen=True, kw_only=True):
     """The context in which rules are checked: what may be missing, and what the scope of the policy guarantees."""
 
     context: Context
@@ -84,7 +84,7 @@ def message_of(context: Context, message: ast.String | None, condition: typed.Ex
         return typed.Message(parts=(f"{'requires' if is_require else 'rejects'} {describe(condition)}",))
     parts: list[str | typed.Expr] = []
     for part in parse_message(message, context.diagnostics):
-        context.work.spend(READ_HOLE)
+        context.work.spend(READ_PLACEHOLDER)
         found = part if isinstance(part, str) else _placeholder(context, part)
         if found is not None:
             parts.append(found)

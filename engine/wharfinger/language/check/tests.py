@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from wharfinger.language import ast, test_steps
 from wharfinger.language.check.context import Context, constant, infer, is_unknown, type_text
@@ -177,8 +178,7 @@ OPERATIONS = 16  # of rules that are evaluated in the time of one question
 MAX_BUILT_LENGTH = 2_000_000  # letters of the fields of all objects, as if nothing had been left to `like`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Testable:
+class Testable(msgspec.Struct, frozen=True, kw_only=True):
     """The names that tests can use: rules, params and metrics of the policy. `lost` names could not be read and are accepted.
 
     `operations` are those of all rules about one node, `of_pods` those about one placed pod.
@@ -250,17 +250,16 @@ def _built(test: ast.Test) -> int:
     return total
 
 
-@dataclass(slots=True, kw_only=True)
-class _Script:
+class _Script(msgspec.Struct, kw_only=True):
     """A test while its steps are read in order."""
 
     context: Context
     policy: Testable
-    nodes: dict[str, Span] = field(default_factory=dict)
-    pods: dict[str, Span] = field(default_factory=dict)
-    running: set[str] = field(default_factory=set)
-    placed: set[str] = field(default_factory=set)
-    groups: set[str] = field(default_factory=set)
+    nodes: dict[str, Span] = msgspec.field(default_factory=dict)
+    pods: dict[str, Span] = msgspec.field(default_factory=dict)
+    running: set[str] = msgspec.field(default_factory=set)
+    placed: set[str] = msgspec.field(default_factory=set)
+    groups: set[str] = msgspec.field(default_factory=set)
     now: datetime = datetime(1, 1, 2, tzinfo=UTC)
     unsure: bool = False  # after a `place` of a pod that does not exist, which was meant to place one that does, or of a group
 

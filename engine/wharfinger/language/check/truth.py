@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from wharfinger.language.check.context import WorkBudget
 from wharfinger.language.semantics import typed
@@ -17,8 +18,7 @@ from wharfinger.language.semantics.intervals import Intervals, increases, linear
 from wharfinger.language.semantics.types import NUMERIC, Kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Domain:
+class Domain(msgspec.Struct, frozen=True, kw_only=True):
     """The values left.
 
     Numbers between two ends (which belong to it unless `open_low`/`open_high`), or others that are allowed and not excluded.
@@ -126,7 +126,7 @@ def _ordered(op: typed.Op, low: float, high: float) -> Domain:
 
 
 def conjuncts(condition: typed.Expr, lets: Mapping[str, typed.Let]) -> list[typed.Expr]:
-    """The conditions that all hold where this one is true, in order; those of a let are there once, however often it is used."""
+    """The conditions that all hold where this one is true, in order; those of a let occur once, however often it is used."""
     found: list[typed.Expr] = []
     followed: set[str] = set()
     pending = [condition]

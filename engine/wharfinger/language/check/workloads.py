@@ -5,8 +5,9 @@ Each entry has the requests of one kind of pod and how common such pods are. Wei
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from wharfinger.language import ast
 from wharfinger.language.check.context import Context, constant, infer, is_unknown, type_text

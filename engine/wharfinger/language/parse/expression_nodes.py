@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from lark.visitors import Transformer_NonRecursive
+from msgspec.structs import replace
 
 from wharfinger.language import ast
 from wharfinger.language.parse.tokens import Token
@@ -46,7 +46,7 @@ def choice_of(diagnostics: Diagnostics, choices: Mapping[str, Choice], word: str
 
 
 def repeated(diagnostics: Diagnostics, word: str, first: Span, second: Span) -> None:
-    """Report a part that is there twice."""
+    """Report a part that occurs twice."""
     others = (Label(first, "first given here"),)
     diagnostics.error(Code.P112, f"`{word}` is given twice", second, label="given again", others=others, help="keep one of the two")
 
@@ -75,7 +75,7 @@ def not_for_scores(diagnostics: Diagnostics, span: Span) -> None:
 def production(method: Callable[..., Node]) -> Callable[[Any, list[Any]], Node]:
     """A method that gets the parts of its production one by one; Lark hands them over as a list.
 
-    What `lark.v_args(inline=True)` does, which wraps the method anew on each call: a quarter of the time of a long text.
+    What `lark.v_args(inline=True)` does, which wraps the method again on each call: a quarter of the time of a long text.
     """
     return lambda self, parts: method(self, *parts)
 

@@ -7,7 +7,9 @@ params, metrics and workloads, or tests only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from wharfinger.language import ast, test_steps
 from wharfinger.language.parse.expression_nodes import OPERATORS, production
@@ -24,8 +26,7 @@ MAX_TESTS = 500
 RULES = (ast.Filter, ast.Score, ast.DevicePreference, ast.Base, ast.Quantum, ast.TieBreak, ast.Preemption, ast.Group, ast.Permit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The expectation of an `expect` about its subject."""
 
     span: Span
@@ -38,8 +39,7 @@ class Outcome:
     points: ast.Expr | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOutcome:
+class GroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The expectation of an `expect group` about its group."""
 
     span: Span
@@ -48,8 +48,7 @@ class GroupOutcome:
     message: ast.String | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """`node: value age 3min`."""
 
     span: Span
@@ -286,19 +285,18 @@ class SyntaxTree(Rules):
         return Outcome(span=self.at(word, points), expectation=Expectation.SCORE, rule=rule, op=op, points=points)
 
 
-@dataclass(slots=True)
-class Assembly:
+class Assembly(msgspec.Struct):
     """A file while its elements are sorted into it."""
 
     source: Source
     diagnostics: Diagnostics
     header: PolicyHeader | None = None
     scope: Scope | None = None
-    imports: list[ast.Import] = field(default_factory=list)
-    items: list[ast.Item] = field(default_factory=list)
-    tests: list[ast.Test] = field(default_factory=list)
-    policy_annotations: list[ast.Annotation] = field(default_factory=list)
-    waiting: list[ast.Annotation] = field(default_factory=list)
+    imports: list[ast.Import] = msgspec.field(default_factory=list)
+    items: list[ast.Item] = msgspec.field(default_factory=list)
+    tests: list[ast.Test] = msgspec.field(default_factory=list)
+    policy_annotations: list[ast.Annotation] = msgspec.field(default_factory=list)
+    waiting: list[ast.Annotation] = msgspec.field(default_factory=list)
 
     def file(self, elements: Sequence[Element]) -> ast.File:
         """The file that the elements make up."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import msgspec
 from lark import Lark
 
 STARTS = ("start", "expression")  # a whole file; the text between the braces of a message
@@ -22,8 +22,7 @@ GRAMMAR = "policy.lark"
 CACHE = "__pycache__/policy.lark.cache"
 
 
-@dataclass(frozen=True, slots=True)
-class Terminals:
+class Terminals(msgspec.Struct, frozen=True):
     """The terminals by how they are recognised: a pattern by its name; a symbol or keyword by how it is written.
 
     `reserved` are the keywords that cannot be names.

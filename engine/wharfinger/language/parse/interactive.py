@@ -9,10 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Any
 
 import lark
+import msgspec
 from lark.exceptions import UnexpectedToken
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
@@ -122,8 +122,7 @@ def _cut(parser: InteractiveParser, length: int) -> InteractiveParser:
     return parser
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(msgspec.Struct, frozen=True):
     """A bracket that is open, and the keyword of the block it opens, if it opens one."""
 
     bracket: Token
@@ -188,7 +187,7 @@ class Place:
         return sum(token.type == "LBRACE" for _, token in self._open())
 
     def level(self) -> str | None:
-        """Where a line that begins here belongs: "file", "filter", "preemption", "group" or "test"; None inside of a statement.
+        """The block that a line beginning here belongs to: "file", "filter", "preemption", "group" or "test"; None inside of a statement.
 
         Most words that begin the lines of a test may also be names. So the check for a test uses `metric`, which may not.
         """
@@ -233,7 +232,7 @@ class Place:
         return None
 
     def end_of_nested(self, at: int) -> int:
-        """Where the block around a token ends, if the token begins an item that is nested in it by mistake; else the token itself."""
+        """The end of the block around a token that begins an item nested in it by mistake; else the token itself."""
         around = self.innermost()
         if around and around.block and self.tokens[at].type in ITEMS and (partner := self.partner(around.bracket)):
             return partner

@@ -1,7 +1,7 @@
 """Text to syntax tree, with every mistake of the text reported and the rest of it kept.
 
 A mistake is repaired where it is clear what was meant (`=` for `==`, a bracket left open, a misspelled keyword). Where it is not, the token
-is reported, and the parser goes on at the next line that begins with the keyword of something it can be in. Nothing is reported about the
+is reported, and the parser continues at the next line that begins with the keyword of something it can be in. Nothing is reported about the
 part between, so that one mistake is one finding. A message is a string literal as written in the file, so positions of expressions in it
 are positions in the file.
 """
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
+
+from msgspec.structs import replace
 
 from wharfinger.language import ast
 from wharfinger.language.parse import grammar, repairs
@@ -66,20 +67,20 @@ class Recovery:
         self.diagnostics.error(Code.P005, "this is nested too deep", Span(self.source, token.start, token.end), help=help_)
 
     def _unexpected(self, at: int) -> int:
-        """The index at which to go on after an unexpected token."""
+        """The index at which to continue after an unexpected token."""
         if self.tokens[at].type == "RBRACE" and self.abandoned and self.place.innermost() is None:
             self.abandoned -= 1
             return at + 1
         if len(self.diagnostics) > MAX_FINDINGS:
             return self._skip_to_end()
-        if self._excused(at):
+        if self._already_reported(at):
             return self._skip(at)
         repaired = repairs.repaired(self.broken, at)
         if repaired is None and self.broken.touched < self.place.unfinished_statement(at):
             self._report(at)
         return self._skip(at) if repaired is None or repaired == GIVE_UP else repaired
 
-    def _excused(self, at: int) -> bool:
+    def _already_reported(self, at: int) -> bool:
         """True if a finding in this statement already explains the token."""
         statement = self.place.unfinished_statement(at)
         start, here = self.tokens[statement].start, self.tokens[at].start
@@ -91,10 +92,10 @@ class Recovery:
         end = token.end if token.type != grammar.END else token.start
         self.diagnostics.error(Code.P100, f"unexpected {token_in_words(token)}", Span(self.source, token.start, end), label=label)
 
-    # ── going on ──
+    # ── continuing ──
 
     def _skip(self, at: int) -> int:
-        """The index of the next token from which to go on; the stack is cut back to take it."""
+        """The index of the next token from which to continue; the stack is cut back to take it."""
         stop = self.place.end_of_nested(at)
         if stop == at and not (self.place.first_on_line(at) and self.place.level()):
             self._drop_statement()
@@ -154,7 +155,7 @@ def pieces(source: Source, start: int, end: int, diagnostics: Diagnostics) -> It
         if piece in {"{{", "}}"}:
             text += piece[0]
         elif piece in {"{", "}"}:
-            _lone(piece, span, diagnostics)
+            _report_lone_brace(piece, span, diagnostics)
         elif piece.startswith("{"):
             if text:
                 yield text
@@ -167,7 +168,7 @@ def pieces(source: Source, start: int, end: int, diagnostics: Diagnostics) -> It
         yield text
 
 
-def _lone(brace: str, span: Span, diagnostics: Diagnostics) -> None:
+def _report_lone_brace(brace: str, span: Span, diagnostics: Diagnostics) -> None:
     other = "}" if brace == "{" else "{"
     help_ = f"a placeholder is written `{{expression}}`, a brace itself `{brace * 2}`"
     diagnostics.error(Code.P119, f"`{brace}` without its `{other}` in a message", span, help=help_, suggestion=brace * 2)

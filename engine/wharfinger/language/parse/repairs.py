@@ -1,13 +1,14 @@
 """Repairs of unexpected tokens: change one, leave it out, or insert another before it.
 
 Each repair recognises one mistake. It returns None where it does not; otherwise it has reported the mistake and returns the index at
-which to go on, or `GIVE_UP` where the rest of the statement makes no sense. `REPAIRS` has their order.
+which to continue, or `GIVE_UP` where the rest of the statement makes no sense. `REPAIRS` has their order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from wharfinger.language.parse import grammar
 from wharfinger.language.parse.interactive import CLAUSES, CLOSER, ITEMS, STEP_TERMINALS, Open, Place, token_in_words
@@ -37,8 +38,7 @@ BEGINNINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignWord:
+class ForeignWord(msgspec.Struct, frozen=True):
     """A word of other schedulers and policy languages: the terminals that may be meant (the first that fits is taken), and the help."""
 
     meant: tuple[str, ...]
@@ -105,12 +105,12 @@ class BrokenText:
         return self.tokens[at - 1] if at else None
 
     def becomes(self, at: int, kind: str) -> int:
-        """Where to go on after the token at an index has been made another one."""
+        """The index at which to continue after the token at an index was replaced by another one."""
         self.tokens[at].type, self.tokens[at].text = kind, spelling(kind)
         return at
 
     def put_in(self, kind: str, text: str, at: int) -> int:
-        """Where to go on after a token that is not in the text has been fed before the one at an index."""
+        """The index at which to continue after a token that is not in the text was fed before the one at an index."""
         place = self.tokens[at - 1].end if at else self.tokens[at].start
         self.engine.feed(Token(kind, text, place, place))
         self.at = at - 1
@@ -173,7 +173,7 @@ def nesting(text: BrokenText, at: int) -> int | None:
     return None
 
 
-def stray(text: BrokenText, at: int) -> int | None:
+def unmatched_bracket(text: BrokenText, at: int) -> int | None:
     """A closing bracket that closes nothing, or the wrong one."""
     token = text.tokens[at]
     if token.type not in CLOSE:
@@ -402,14 +402,14 @@ REPAIRS: tuple[Callable[[BrokenText, int], int | None], ...] = (
     unquoted,
     quoted_argument,
     needless,
-    stray,
+    unmatched_bracket,
     punctuation,
     unknown_keyword,
 )
 
 
 def repaired(text: BrokenText, at: int) -> int | None:
-    """Where to go on after the token at an index, `GIVE_UP`, or None if no repair fits."""
+    """The index at which to continue after a repair of the token at an index, `GIVE_UP`, or None if no repair fits."""
     text.at = at
     result = next((result for repair in REPAIRS if (result := repair(text, at)) is not None), None)
     if result is not None:

@@ -6,8 +6,9 @@ Parts of a rule can be in any order. They are sorted here, because "`weight` is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from wharfinger.language import ast
 from wharfinger.language.parse.expression_nodes import (
@@ -28,8 +29,7 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Span
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyHeader:
+class PolicyHeader(msgspec.Struct, frozen=True):
     """`policy "name" version "1.0"`."""
 
     span: Span
@@ -37,8 +37,7 @@ class PolicyHeader:
     version: ast.String | None
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """`for pods where …`; None for all pods."""
 
     span: Span
@@ -161,8 +160,7 @@ class Declarations(Objects):
         return ast.Metric(span=self.at(keyword, source), name=name.text, name_span=self.at(name, name), type=kind, source=source)
 
 
-@dataclass(frozen=True, slots=True)
-class HeadPart:
+class HeadPart(msgspec.Struct, frozen=True):
     """`tier T`, `weight W` or `when condition` of a score."""
 
     word: str
@@ -170,8 +168,7 @@ class HeadPart:
     value: ast.Expr
 
 
-@dataclass(frozen=True, slots=True)
-class ElsePart:
+class ElsePart(msgspec.Struct, frozen=True):
     """`else "message"`."""
 
     word: str
@@ -179,8 +176,7 @@ class ElsePart:
     message: ast.String
 
 
-@dataclass(frozen=True, slots=True)
-class NormalizePart:
+class NormalizePart(msgspec.Struct, frozen=True):
     """`normalize minmax(spread)`."""
 
     word: str
@@ -189,8 +185,7 @@ class NormalizePart:
     spread: ast.Expr | None
 
 
-@dataclass(frozen=True, slots=True)
-class MissingPart:
+class MissingPart(msgspec.Struct, frozen=True):
     """`on missing …`, before it is known what it belongs to."""
 
     word: str
@@ -210,7 +205,7 @@ class Rules(Declarations):
             self.diagnostics.error(Code.P117, message, self.at(left, right), help=help)
 
     def parts(self, parts: Sequence[Part]) -> dict[str, Part]:
-        """Parts by their word; one that is there twice is reported and the first is kept."""
+        """Parts by their word; one that occurs twice is reported and the first is kept."""
         found: dict[str, Part] = {}
         for part in parts:
             if part.word in found:

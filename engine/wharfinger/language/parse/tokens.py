@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
+
+import msgspec
 
 from wharfinger.language.parse import grammar
 from wharfinger.language.report.codes import Code
@@ -47,8 +48,7 @@ class Token:
         return f"{self.type}({self.text!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignOperator:
+class ForeignOperator(msgspec.Struct, frozen=True):
     """An operator of another language: the terminal that was meant (None: nothing is put in its place) and what to say."""
 
     meant: str | None
@@ -142,7 +142,7 @@ class Lexer:
         self.tokens: list[Token] = []
         self.words = 0  # those in the placeholders of messages included
         self.gave_up = False
-        self.strange = 0
+        self.invalid_characters = 0
         self.doubtful: list[int] = []  # where something was left out or swallowed, so that what follows may not make sense
 
     def span(self, start: int, end: int) -> Span:
@@ -170,8 +170,8 @@ class Lexer:
             elif family in {"NUMBER", "STRING"}:
                 tokens.append(Token(family, text, start, end))
             else:
-                self._strange(family, text, start, end)
-                if self.strange > MAX_UNKNOWN_CHARACTERS:
+                self._replace_invalid(family, text, start, end)
+                if self.invalid_characters > MAX_UNKNOWN_CHARACTERS:
                     self.gave_up = True
                     break
         self._names_beside_punctuation()
@@ -215,9 +215,9 @@ class Lexer:
         self.gave_up = True
         self.diagnostics.error(code, message, self.span(token.start, token.end), help=help)
 
-    def _strange(self, family: str | None, text: str, start: int, end: int) -> None:
+    def _replace_invalid(self, family: str | None, text: str, start: int, end: int) -> None:
         """Report characters that are not a token, and replace them by the most likely one."""
-        self.strange += 1
+        self.invalid_characters += 1
         if family == "open_string":
             self._open_string(text, start, end)
         elif text in FOREIGN:

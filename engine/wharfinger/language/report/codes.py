@@ -9,8 +9,9 @@ A code is never reused for something else. Its page in `docs/errors/` is made fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class Severity(Enum):
@@ -20,8 +21,7 @@ class Severity(Enum):
     WARNING = "warning"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """The description of a code."""
 
     title: str

@@ -1,6 +1,6 @@
 """Diagnostics as values: spans of a policy's source, and errors and warnings about them, collected, sorted and capped.
 
-A stage of the language never raises at the first mistake. It reports into a `Diagnostics` and goes on, so that an author sees every root
+A stage of the language never raises at the first mistake. It reports into a `Diagnostics` and continues, so that an author sees every root
 cause at once. A span carries its source, so that any error can show the line it is about; `render` writes them.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+
+import msgspec
 
 from wharfinger.errors import WharfingerError, printable
 from wharfinger.language.report.codes import Code, Severity
@@ -35,8 +37,7 @@ class Source:
         return self.text[start:end].rstrip("\r")
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """Characters `start` to `end` (exclusive) of a source."""
 
     source: Source

@@ -8,13 +8,15 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+import msgspec
+
 
 def plain(value: Any) -> Any:
-    """The value with dataclasses as objects in camelCase, members of enums as their values and sequences as lists.
+    """The value with structs and dataclasses as objects in camelCase, members of enums as their values and sequences as lists.
 
     The keys of a mapping stay: they are either written as they are printed, or names of the user's, such as labels and params.
     """
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, msgspec.Struct) or (is_dataclass(value) and not isinstance(value, type)):
         return {key: plain(getattr(value, name)) for name, key in _keys(type(value))}
     if isinstance(value, Mapping):
         return {key: plain(member) for key, member in value.items()}
@@ -25,8 +27,9 @@ def plain(value: Any) -> Any:
 
 @cache
 def _keys(model: type[Any]) -> tuple[tuple[str, str], ...]:
-    """(the name, the key) of each field of a dataclass."""
-    return tuple((field.name, camel_case(field.name)) for field in fields(model))
+    """(the name, the key) of each field of a struct or dataclass."""
+    names = model.__struct_fields__ if issubclass(model, msgspec.Struct) else [field.name for field in fields(model)]
+    return tuple((name, camel_case(name)) for name in names)
 
 
 def camel_case(name: str) -> str:

@@ -9,8 +9,9 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from wharfinger.language.report.codes import Severity
 from wharfinger.language.report.diagnostics import MAX_PER_FILE, Diagnostic, Diagnostics, Span
@@ -22,8 +23,7 @@ CONTEXT_WIDTH = 60
 COLOURS = {"error": "1;31", "warning": "1;33", "gutter": "1;34", "bold": "1", "other": "1;34"}
 
 
-@dataclass(frozen=True, slots=True)
-class Paint:
+class Paint(msgspec.Struct, frozen=True):
     """Wraps text in terminal colours, or leaves it alone."""
 
     on: bool
@@ -33,8 +33,7 @@ class Paint:
         return f"\x1b[{COLOURS[style]}m{text}\x1b[0m" if self.on and text else text
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """One underlined place on one line, in cells of the terminal."""
 
     start: int
@@ -43,8 +42,7 @@ class Mark:
     primary: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A span with its text."""
 
     span: Span

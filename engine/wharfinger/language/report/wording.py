@@ -11,8 +11,9 @@ as its widest cell.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from wharfinger.errors import printable
 
@@ -20,8 +21,7 @@ MAX_WORD_LENGTH = 80
 MAX_LETTERS_COMPARED = 300_000  # compared in one search for a name; a third of a second
 
 
-@dataclass(slots=True)
-class LetterBudget:
+class LetterBudget(msgspec.Struct):
     """The number of letters that may still be compared in the search for similar names. There are no more suggestions at 0."""
 
     letters: int = MAX_LETTERS_COMPARED

@@ -7,9 +7,10 @@ namespace.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
+
+import msgspec
 
 Libraries: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -22,8 +23,7 @@ class TenantPolicies(Enum):
     TRUSTED = "Trusted"
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(msgspec.Struct, frozen=True):
     """The owner of a policy; `namespace` is None for the cluster itself.
 
     `allowed`, `servers` (the names of allowed Prometheus servers) and `libraries` (what may be imported: names and texts) matter for
@@ -60,8 +60,7 @@ class Authority:
 CLUSTER = Authority()
 
 
-@dataclass(frozen=True, slots=True)
-class TenantRights:
+class TenantRights(msgspec.Struct, frozen=True):
     """The settings for policies of namespaces; the same for every namespace."""
 
     policies: TenantPolicies = TenantPolicies.RESTRICTED

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 # ── intervals ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -53,8 +54,7 @@ LARGEST: Final = 1024.0  # every finite float64 is below 2 ** 1024
 CARRY: Final = 53.0  # the difference of two numbers may be as small as the last place of the smaller one
 
 
-@dataclass(frozen=True, slots=True)
-class Magnitude:
+class Magnitude(msgspec.Struct, frozen=True):
     """A number that is 0, or whose absolute value is between `2 ** least` and `2 ** most`; `most` is inf if the number may be infinite."""
 
     least: float

@@ -9,10 +9,11 @@ Its page is docs/writing/signals.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import Any, Protocol
+
+import msgspec
 
 from wharfinger.language.semantics.bounds import Interval, Magnitude
 from wharfinger.language.semantics.types import Kind, Shape, Type
@@ -50,8 +51,7 @@ class Volatility(IntEnum):
     GLOBAL = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attribute:
+class Attribute(msgspec.Struct, frozen=True, kw_only=True):
     """One attribute of a pod or node as the language sees it.
 
     `path` is what a policy writes after the subject: `free.cpu`, `labels` (keyed: `labels["x"]`), `free` (keyed by an extended
@@ -94,8 +94,7 @@ class ArgumentMismatch(Exception):  # not a failure of the program but an answer
         super().__init__(message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     """One parameter of a builtin: its name and the kinds it takes (empty: any).
 
     A parameter named `metric` takes a metric of the policy, and the call is missing where its sample is.
@@ -116,8 +115,7 @@ class Parameter:
     suggests: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
+class Function(msgspec.Struct, frozen=True, kw_only=True):
     """One builtin function: everything that the checker, compiler, docs and tests need to know of it.
 
     `result` computes the result type from the argument types (shape and optionality are then joined by the checker unless `own_shape`), or
@@ -142,7 +140,7 @@ class Function:
     vector: Callable[..., Any]
     row: Callable[..., Any] | None = None
     variadic: Parameter | None = None
-    named: Mapping[str, Parameter] = field(default_factory=dict)
+    named: Mapping[str, Parameter] = msgspec.field(default_factory=dict)
     interval: Callable[..., Interval] | None = None
     absent: Callable[..., bool] | None = None
     magnitude: Callable[..., Magnitude] | None = None
@@ -156,8 +154,7 @@ class Function:
     folded: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginRecord:
+class PluginRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A plugin that filters or scores nodes in every chain.
 
     `weight` is the default weight of its score, None if it does not score; `arguments` are the names of the arguments that `base
@@ -194,8 +191,7 @@ class Catalogue(Protocol):
         """The score plugins, whose weights `base kubernetes` can set."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(msgspec.Struct, frozen=True, kw_only=True):
     """An option of a source: its kind, its default, and its smallest and largest value."""
 
     kind: Kind
@@ -204,8 +200,7 @@ class Option:
     high: float = float("inf")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSource:
+class MetricSource(msgspec.Struct, frozen=True, kw_only=True):
     """A source, by the `name` that policies use.
 
     `argument` describes its first argument. `resources` are the texts that it may be, with the kind of their values; None if it is a query
@@ -218,7 +213,7 @@ class MetricSource:
     argument: str
     options: Mapping[str, Option]
     resources: Mapping[str, Kind] | None = None
-    units: Mapping[Kind, float] = field(default_factory=dict)
+    units: Mapping[Kind, float] = msgspec.field(default_factory=dict)
     promql: bool = False
     address: str = ""
     through_api_server: bool = False

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import msgspec
+
 from wharfinger.language.semantics import bounds, typed
 from wharfinger.language.semantics.bounds import CARRY, FINITE, LARGEST, UNBOUNDED, UNKNOWN, Interval, Magnitude, either, union
 from wharfinger.language.semantics.describe import describe
@@ -18,8 +20,7 @@ from wharfinger.language.semantics.operators import OPERATORS
 from wharfinger.language.semantics.types import NUMERIC
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(msgspec.Struct, frozen=True):
     """Intervals of quantities by their text under a condition, and those known `around` it, which may be many and are not copied."""
 
     here: dict[str, Interval]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from wharfinger.language.semantics import bounds
 from wharfinger.language.semantics.bounds import Interval, Magnitude
@@ -18,8 +19,7 @@ from wharfinger.language.semantics.typed import Op
 from wharfinger.language.semantics.types import PLAIN, Kind, unified
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
+class Operator(msgspec.Struct, frozen=True, kw_only=True):
     """The definition of one operator: its types, its evaluation, and the interval of its result.
 
     `meaning` takes and returns plain Python values; it may return None (missing), and unless the operator is `strict` it may be given None.

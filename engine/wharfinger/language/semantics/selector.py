@@ -68,7 +68,7 @@ def _tightness(op: SelectorOp, bound: str) -> float:
 
 
 def key_fault(key: str) -> str | None:
-    """Why a label key can never exist, or None: `prefix/name` with a DNS prefix and a name of at most 63 characters."""
+    """The reason why a label key can never exist, or None: `prefix/name` with a DNS prefix and a name of at most 63 characters."""
     prefix, slash, name = key.rpartition("/")
     if slash and (not prefix or len(prefix) > 253 or not _DNS.fullmatch(prefix)):
         return f"`{prefix}` is not a DNS name"
@@ -78,7 +78,7 @@ def key_fault(key: str) -> str | None:
 
 
 def value_fault(value: str) -> str | None:
-    """Why a label value can never exist, or None."""
+    """The reason why a label value can never exist, or None."""
     if value and (len(value) > 63 or not _NAME.fullmatch(value)):
         return f"`{value}` is not a label value: at most 63 letters, digits, `-`, `_` and `.` that begin and end with a letter or digit"
     return None

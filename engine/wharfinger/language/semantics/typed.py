@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from wharfinger.language.ast import MissingAction, Normalize, Test
 from wharfinger.language.report.diagnostics import Source, Span
@@ -19,44 +23,54 @@ from wharfinger.language.semantics.types import Kind, Type
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expr:
-    """A typed expression."""
+class Expr(msgspec.Struct, frozen=True, kw_only=True):
+    """A typed expression. Two are equal if they say the same, in whatever place of a file."""
 
-    span: Span = field(compare=False, repr=False)
+    span: Span
     type: Type
 
+    def __eq__(self, other: object) -> bool:
+        return other.__class__ is self.__class__ and _said(self) == _said(other)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Const(Expr):
+    def __hash__(self) -> int:
+        return hash(_said(self))
+
+
+def _said(expr: Expr) -> Any:
+    """The values of the fields of an expression, without its place."""
+    return _meaning(expr.__class__)(expr)
+
+
+@cache
+def _meaning(kind: type[Expr]) -> attrgetter[Any]:
+    return attrgetter(*(name for name in kind.__struct_fields__ if name != "span"))
+
+
+class Const(Expr, frozen=True, kw_only=True):
     """A literal in base units: bool, str, float, frozenset of str/float, or the `Entries` of a table."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParamRef(Expr):
+class ParamRef(Expr, frozen=True, kw_only=True):
     """The value of a param; its value is known when the policy is compiled."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetRef(Expr):
+class LetRef(Expr, frozen=True, kw_only=True):
     """A let of this policy or of an import (`shared.name`); lets form a DAG, in order in `Policy.lets`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricRef(Expr):
+class MetricRef(Expr, frozen=True, kw_only=True):
     """The fresh value of a metric on the candidate node; missing when absent, too old or suspended."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttributeRef(Expr):
+class AttributeRef(Expr, frozen=True, kw_only=True):
     """An attribute of the pod, the node or `it`; `key` for keyed attributes.
 
     A key is the same for all nodes: `node.labels[pod.labels["x"]]` is possible, `node.labels[node.labels["x"]]` is not.
@@ -66,8 +80,7 @@ class AttributeRef(Expr):
     key: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubjectRef(Expr):
+class SubjectRef(Expr, frozen=True, kw_only=True):
     """`pod`, `node` or `it` itself as an argument of a builtin; its kind is POD or NODE."""
 
     subject: Subject
@@ -97,16 +110,14 @@ class Op(Enum):
     DIV = "/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation(Expr):
+class Operation(Expr, frozen=True, kw_only=True):
     """An operator applied to one or two operands."""
 
     op: Op
     operands: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class If(Expr):
+class If(Expr, frozen=True, kw_only=True):
     """`if condition then a else b`; missing when the condition is missing."""
 
     condition: Expr
@@ -114,15 +125,13 @@ class If(Expr):
     otherwise: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Has(Expr):
+class Has(Expr, frozen=True, kw_only=True):
     """`has(x)`: true unless x is missing; never missing itself."""
 
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve(Expr):
+class Curve(Expr, frozen=True, kw_only=True):
     """`curve(x, x0 -> y0, …)`: piecewise linear, flat outside; xs are CONST (params allowed) and increasing."""
 
     x: Expr
@@ -145,24 +154,26 @@ class Entries:
     def __hash__(self) -> int:
         return hash((self.kind, self.name, len(self.keys), self.keys[:1]))  # not of all: each look into a large table asks for it
 
+    def named(self, name: str | None) -> Entries:
+        """The same entries as the table of a let of this name."""
+        return Entries(self.keys, self.values, self.kind, name)
+
     def once(self, what: str, make: Callable[[Entries], T]) -> T:
-        """What is made of the table, by its name: made once, because each look into a large table asks for it."""
+        """A value derived from the table, by its name; made once, because each lookup in a large table needs it."""
         if what not in self._made:
             self._made[what] = make(self)
         found: T = self._made[what]
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lookup(Expr):
+class Lookup(Expr, frozen=True, kw_only=True):
     """`{ "gold": 3 }[key]`: the value under a key; missing where there is none, or the key is missing."""
 
     entries: Entries
     key: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The requests of one kind of pod of a workload.
 
     `cpu` in millicores, `memory` in bytes, `devices` with `milli` thousandths of each, of one of `models` if there are any. `weight` is its
@@ -177,8 +188,7 @@ class Request:
     weight: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True):
     """A mix of typical requests, in the order of the policy."""
 
     name: str
@@ -199,8 +209,7 @@ class SelectorOp(Enum):
     LT = "Lt"
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """One requirement of a label selector."""
 
     key: str
@@ -208,16 +217,14 @@ class Requirement:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matches(Expr):
+class Matches(Expr, frozen=True, kw_only=True):
     """`labels matches "selector"`: never missing. `labels` is an AttributeRef of kind LABELS."""
 
     labels: Expr
     requirements: tuple[Requirement, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Select(Expr):
+class Select(Expr, frozen=True, kw_only=True):
     """`pods where predicate`: pods placed (or assumed) in the cluster, the pod being decided excluded.
 
     Where the predicate is missing the pod is not selected. The predicate has shape ITEM (or less) and may also read POD and CONST values;
@@ -248,8 +255,7 @@ class Per(Enum):
     CLUSTER = "cluster"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aggregate(Expr):
+class Aggregate(Expr, frozen=True, kw_only=True):
     """`count(sel, on: node)`, `sum(sel, it.requests.cpu, within: "zone")`.
 
     With DOMAIN the result is missing on nodes without the label `topology_key`.
@@ -262,8 +268,7 @@ class Aggregate(Expr):
     topology_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Expr):
+class Call(Expr, frozen=True, kw_only=True):
     """A builtin applied to arguments in parameter order (variadic ones follow; named ones, e.g. resource weights, are in `named`).
 
     Positional parameters that the author left out are filled with `Const` of the parameter's default, so `arguments` always has at least
@@ -273,21 +278,19 @@ class Call(Expr):
 
     function: Function
     arguments: tuple[Expr, ...]
-    named: Mapping[str, Expr] = field(default_factory=dict)
+    named: Mapping[str, Expr] = msgspec.field(default_factory=dict)
 
 
 # ── rules ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A message with placeholders: strings and expressions in turn. A placeholder of shape NODE prints as `…` in a summary of nodes."""
 
     parts: tuple[str | Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clause:
+class Clause(msgspec.Struct, frozen=True, kw_only=True):
     """A node passes where `condition` is true (`reject` has become `require not`); where it is missing, `missing_passes` decides.
 
     None: it cannot be missing on nodes that passed the filter's earlier clauses and its `when`. So a missing condition adds no reason where
@@ -301,8 +304,7 @@ class Clause:
     missing_passes: bool | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """A named filter; where `when` is not true (false or handled missing) every node passes. `when` may have shape NODE."""
 
     name: str
@@ -311,8 +313,7 @@ class Filter:
     clauses: tuple[Clause, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class Score(msgspec.Struct, frozen=True, kw_only=True):
     """A named score. `value` gives raw points; after `normalize` they are in 0..100. `weight` and `points` are CONST (params allowed).
 
     Where `when` is not true the rule is left out of that node's sum (as `skip`).
@@ -330,8 +331,7 @@ class Score:
     missing_points: Expr | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePreference:
+class DevicePreference(msgspec.Struct, frozen=True, kw_only=True):
     """The order in which suitable devices of a node are chosen: larger `value` first, missing values last.
 
     Preferences are applied in order, each to the devices that are equal so far. A preference does not apply if its `when` is not true.
@@ -343,8 +343,7 @@ class DevicePreference:
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Param:
+class Param(msgspec.Struct, frozen=True, kw_only=True):
     """A declared param; `default` None means that a value must be given. Values are in base units."""
 
     name: str
@@ -355,8 +354,7 @@ class Param:
     high: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Let:
+class Let(msgspec.Struct, frozen=True, kw_only=True):
     """A shared expression, evaluated at most once per cycle.
 
     `written`: False for the result of a call of a function that the policy declares, for an argument of one, and for what is known of
@@ -373,7 +371,7 @@ class Let:
 
 
 class MetricKey(NamedTuple):
-    """Where the samples of a metric are: under the first of `names` that has any.
+    """The key of the samples of a metric: the first of `names` that has any.
 
     `window`: the seconds before a sample that it is an average of, so that what began within them shows in part only.
     """
@@ -382,8 +380,7 @@ class MetricKey(NamedTuple):
     window: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """A metric with its declared freshness. Times in seconds, coverage a fraction."""
 
     name: str
@@ -409,12 +406,11 @@ class Metric:
 
     @property
     def key(self) -> MetricKey:
-        """Where to look for its samples: as a signal, as measured; else by policy and name, or by name alone, as people write them down."""
+        """The names under which its samples may be: the signal, or, if people write them down, policy and name, or the name alone."""
         return MetricKey((self.signal, f"{self.policy}.{self.name}", self.name), self.window)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseOverride:
+class BaseOverride(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of `base kubernetes` for one built-in plugin. `arguments` are plain JSON values; weight None leaves it as it is."""
 
     plugin: str
@@ -423,8 +419,7 @@ class BaseOverride:
     arguments: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VictimRule:
+class VictimRule(msgspec.Struct, frozen=True, kw_only=True):
     """A placed pod may be evicted for the pod where `condition` is true (`never_evict` has become `not`); it reads `it` and the pod.
 
     Where the condition is missing, `missing_evicts` decides. None means that it cannot be missing; if it still is, the pod stays.
@@ -435,8 +430,7 @@ class VictimRule:
     missing_evicts: bool | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class Level(msgspec.Struct, frozen=True, kw_only=True):
     """A level of topology within which members of a group must (or should) be."""
 
     key: str
@@ -447,8 +441,7 @@ MAX_TIMEOUT = 3600.0
 """Seconds that a placed pod may wait for its permits, or for its group, at most: it takes room that nothing runs in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of groups of governed pods.
 
     `by` is the name of a pod's group within its namespace; None, or missing for a pod: only the pod itself may name a group. `name` is both
@@ -467,8 +460,7 @@ class Group:
     reserve: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permit(Filter):
+class Permit(Filter, frozen=True, kw_only=True):
     """The condition for binding a placed pod: a filter that is evaluated for the chosen node, for at most `timeout` seconds.
 
     Selections count the pod itself, which has its node by then.
@@ -477,16 +469,14 @@ class Permit(Filter):
     timeout: Expr | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TieKey:
+class TieKey(msgspec.Struct, frozen=True, kw_only=True):
     """One key of the tie break."""
 
     value: Expr
     descending: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """A whole typed policy. `revision` (sha256 of its formatted source and its imports') is `compiler`'s business, not stored here."""
 
     name: str

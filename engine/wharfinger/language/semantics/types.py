@@ -16,11 +16,13 @@ Every unit is listed once, with its dimension and its exact factor; what is not 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum, IntEnum
 from fractions import Fraction
 from math import isfinite
+
+import msgspec
+from msgspec.structs import replace
 
 from wharfinger.language.report.wording import closest
 
@@ -74,8 +76,7 @@ class Shape(IntEnum):
     DEVICE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Type:
+class Type(msgspec.Struct, frozen=True):
     """Kind, optionality and shape of an expression; `element` is the kind of a set's members and of a table's values."""
 
     kind: Kind
@@ -105,8 +106,7 @@ MAX_DIGITS = 60
 MIN_NUMBER, MAX_NUMBER = 1e-30, 1e30
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True):
     """A unit: what it measures and how many base units it is."""
 
     kind: Kind

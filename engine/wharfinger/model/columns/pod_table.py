@@ -321,7 +321,8 @@ class Tally(_PodReader):
                     del self._found[thing]
 
     def _recount(self) -> None:
-        self._forget_classes()
+        if len(self._memo) > len(self._pods.classes):
+            self._forget_classes()
         before = self._found.keys()
         self._found = Counter()
         for group in self._pods.classes.values():

@@ -221,7 +221,8 @@ class Selection:
         self._memo = {serial: weight for serial, weight in self._memo.items() if serial in live}
 
     def _recount(self) -> None:
-        self._forget_classes()
+        if len(self._memo) > len(self._pods.classes):
+            self._forget_classes()
         weights = self._weights(0.0)
         self._magnitude = magnitude(weights)
         self._integral = self._magnitude <= MAX_EXACT_SUM
@@ -245,13 +246,15 @@ class Selection:
             if self._remembers:
                 self._of_placements = dict(zip(self._pods.entries, weights, strict=True))  # without removed pods
             return np.array([nothing if weight is None else weight for weight in weights], dtype=np.float64)
-        by_class = np.zeros(self._pods.class_numbers)
+        memo, evaluate = self._memo, self._evaluate
+        by_number = [nothing] * self._pods.class_numbers  # a list is filled faster than an array
         for group in self._pods.classes.values():
-            if group.serial not in self._memo:
-                self._memo[group.serial] = self._evaluate(group.example)
-            weight = self._memo[group.serial]
-            by_class[group.number] = nothing if weight is None else weight
-        return by_class[self._pods.entry_classes]
+            weight = memo.get(group.serial, NOT_EVALUATED)
+            if weight is NOT_EVALUATED:
+                weight = memo[group.serial] = evaluate(group.example)
+            if weight is not None:
+                by_number[group.number] = weight
+        return np.array(by_number, dtype=np.float64)[self._pods.entry_classes]
 
 
 def _weight(predicate: Predicate | None, value: Value | None) -> Value:

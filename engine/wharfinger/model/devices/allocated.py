@@ -3,7 +3,7 @@
 A device is in use if the status of any claim names it, of whatever namespace, reserved or not, being deleted or not; devices that were
 allocated with admin access do not count. A device that several claims may share is not in use, but some of its capacity is consumed, and it
 holds shares. An allocation that the scheduler has decided on but not written yet is *in flight*: it counts as if it were written. Other
-pods wait until it is, but for the members of the group that is being placed: they share it.
+pods wait until it is, except for the members of the group that is being placed: they share it.
 
 `Allocations` follows the claims of an object store, so that nothing is counted twice and a question costs one look-up. Source:
 plugins/dynamicresources/allocateddevices.go and dra_manager.go, Kubernetes 1.36.

@@ -2,8 +2,8 @@
 
 Drivers publish the devices of a pool in slices. Only slices of the highest generation count, and `resourceSliceCount` of them have to be
 there, or the pool is *incomplete*. A pool that contradicts itself (two devices of one name, counters that no set has) is *invalid*. A node
-sees the slices that it can reach; all slices with counter sets belong to it. That is why a node may go on using an old generation: the new
-one may have no slice for it. Source: `structured/internal/incubating/pools_incubating.go`, Kubernetes 1.36.
+sees the slices that it can reach; all slices with counter sets belong to it. That is why a node may continue using an old generation: the
+new one may have no slice for it. Source: `structured/internal/incubating/pools_incubating.go`, Kubernetes 1.36.
 
 Most nodes have the same few devices, so what a search depends on is numbered: two pools with equal `kind` differ in names only.
 """
@@ -231,7 +231,7 @@ class Pools:
         return choice.matches(node.metadata.labels, node.metadata.name)
 
     def _pool(self, pool_id: PoolId, slices: list[objects.ResourceSlice], node: objects.Node) -> Pool | None:
-        """The pool made of these slices; None if a newer generation replaces it."""
+        """The pool made from these slices; None if a newer generation replaces it."""
         slices.sort(key=lambda each: each.metadata.name.encode())
         generation, wanted = slices[0].spec.pool.generation, slices[0].spec.pool.resource_slice_count
         everything = slices

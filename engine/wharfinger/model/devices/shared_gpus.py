@@ -246,7 +246,7 @@ class GpuTable:
         self.count_pods(row, pods)
 
     def count_pods(self, row: int, pods: Iterable[PodView]) -> None:
-        """Count anew what the pods of a node have of its GPUs."""
+        """Count again what the pods of a node have of its GPUs."""
         count = self._count.array.item(row)
         while (self._free.lanes or 0) < count:
             self._free.add_lane()

@@ -16,7 +16,7 @@ from wharfinger.model.objects.node_view import amounts
 from wharfinger.model.objects.pod_view import PodView
 
 MAX_UNITS: Final = 64
-"""Resources of which a node has more are amounts and no devices: no computer has as many slots."""
+"""A resource with more units on a node is an amount and not devices: no computer has as many slots."""
 
 
 class WholeCounts:

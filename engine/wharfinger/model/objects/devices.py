@@ -251,7 +251,7 @@ class DeviceSubRequest(RequestedDevices, frozen=True):
 
 
 class DeviceRequest(KubeStruct, frozen=True):
-    """A request of a claim: exactly these devices, or the first alternative that can be had."""
+    """A request of a claim: exactly these devices, or the first alternative that is available."""
 
     name: str = ""
     exactly: ExactDeviceRequest | None = None
@@ -355,7 +355,7 @@ class ResourceClaim(KubeStruct, frozen=True):
 
 
 class ResourceClaimTemplateSpec(KubeStruct, frozen=True):
-    """The metadata and spec of the claims made of a template."""
+    """The metadata and spec of the claims made from a template."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()

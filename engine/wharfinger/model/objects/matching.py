@@ -105,7 +105,12 @@ class Selector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """True if the labels are selected."""
-        return not self.nothing and all(requirement.matches(labels) for requirement in self.requirements)
+        if self.nothing:
+            return False
+        for requirement in self.requirements:  # noqa: SIM110 — asked of every template of placed pods, and `all` takes twice as long
+            if not requirement.matches_value(labels.get(requirement.key)):
+                return False
+        return True
 
     def and_labels(self, labels: Mapping[str, str]) -> Selector:
         """The selector with a requirement for each of these labels added, as for matchLabelKeys."""

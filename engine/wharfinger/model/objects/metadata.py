@@ -89,7 +89,7 @@ class NodeSelectorTerm(KubeStruct, frozen=True):
 
 
 class NodeSelector(KubeStruct, frozen=True):
-    """Terms, one of which must match."""
+    """Terms; one of them must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 

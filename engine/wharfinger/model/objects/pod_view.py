@@ -295,7 +295,7 @@ class PodView:
         return self.object.metadata.deletion_timestamp is not None
 
     def claim_name(self, use: objects.PodResourceClaim) -> str | None:
-        """The name of the claim for one of the pod's `resourceClaims`: named, or made of its template; None if there is none."""
+        """The name of the claim for one of the pod's `resourceClaims`: named, or made from its template; None if there is none."""
         made = {status.name: status.resource_claim_name for status in self.object.status.resource_claim_statuses}
         return use.resource_claim_name or made.get(use.name)
 

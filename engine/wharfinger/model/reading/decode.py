@@ -38,6 +38,8 @@ MAX_NAMED = 50
 
 _NO_FILE = ' in "<unicode string>", line'  # the parser gets text; the caller adds the name of the file
 _ALIAS = re.compile(rb"(?:^|[\s\[{,:])\*[^\s*]")
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_OPEN, _CLOSED = (b"[", b"{"), (b"]", b"}")
 _DEEP_BLOCKS = re.compile(rb"(?:[-?:][ \t]+){64}|^ {256}", re.MULTILINE)
 
 
@@ -137,6 +139,7 @@ _UNIQUE_KEYS: type[Any] = type("UniqueKeys", (_LOADER,), {"construct_mapping": _
 
 
 T = TypeVar("T", bound=metadata.KubeStruct)
+Decoded = TypeVar("Decoded")
 
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<where>.*)`)?\Z", re.DOTALL)
 _STEP = re.compile(r"\[\d+\]|[^.\[\]]+")
@@ -153,25 +156,54 @@ _WORDS = {
 }
 
 
+_ANYTHING = msgspec.json.Decoder()
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 """What is raised for content that is not JSON."""
 
 
-def decode_json(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
-    """One object of `kind` from its JSON; InvalidObject with the fields that cannot be read."""
+def decoded(decoder: msgspec.json.Decoder[Decoded], content: bytes | msgspec.Raw) -> Decoded:
+    """The value that a decoder reads from an answer of the API server; raises what the decoder raises for content that is not JSON.
+
+    Users may write 10,000 levels of lists into fields that Kubernetes does not read, such as the parameters of a ResourceClaim for its
+    driver. Where that is too deep, values below `MAX_DEPTH` levels are read as null.
+    """
     try:
-        decoded: T = _decoder(kind).decode(raw)
+        return decoder.decode(content)
+    except RecursionError:
+        return decoder.decode(_shallow(bytes(content)))
+
+
+def _shallow(content: bytes) -> bytes:
+    """JSON with null in place of values that are nested more than `MAX_DEPTH` levels deep."""
+    kept, depth, at = [], 0, 0
+    for found in _BRACKETS.finditer(content):
+        bracket = found[0]
+        if bracket in _OPEN:
+            if depth == MAX_DEPTH:
+                kept += [content[at : found.start()], b"null"]
+            depth += 1
+        elif bracket in _CLOSED:
+            depth -= 1
+            if depth == MAX_DEPTH:
+                at = found.end()
+    return b"".join(kept) + (content[at:] if depth <= MAX_DEPTH else b"")
+
+
+def decode_json(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """One object of `kind` from its JSON, read as by `decoded`; InvalidObject with the fields that cannot be read."""
+    try:
+        found: T = decoded(_decoder(kind), raw)
     except msgspec.ValidationError:
         return convert(parse_json(raw), kind)
     except NOT_JSON as error:
         raise InvalidObject(not_json(error)) from None
-    return decoded
+    return found
 
 
 def parse_json(raw: bytes | msgspec.Raw) -> Any:
     """JSON as plain Python values; InvalidObject if it is not JSON."""
     try:
-        return msgspec.json.decode(raw)
+        return decoded(_ANYTHING, raw)
     except NOT_JSON as error:
         raise InvalidObject(not_json(error)) from None
 

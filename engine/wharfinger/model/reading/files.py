@@ -93,6 +93,12 @@ T = TypeVar("T", bound=objects.KubeStruct)
 MetricTable = dict[str, dict[str, snapshot_file.Sample]]
 
 _MAX_LIST_DEPTH = 2  # kubectl flattens nested Lists
+_TEMPLATE = {
+    **dict.fromkeys(("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet", "ReplicationController", "Job"), "spec.template"),
+    "CronJob": "spec.jobTemplate.spec.template",
+    "PodTemplate": "template",
+}
+"""The field of each workload that describes its pods. The API server refuses a workload without it."""
 _HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"\s*[,}]')
 
 
@@ -102,7 +108,7 @@ class Objects:
 
     `by_kind` has every object under its struct, in the order of reading and each key once (the last one read counts). `metrics` is
     metric name → node → (value, time). `ignored` counts kinds that no decision needs, `skipped` has a message for each broken object that
-    was left out, `replaced` counts objects of which a later version was read. `taken_at` is the latest time of capture in the files, in
+    was left out, `replaced` counts objects that a later version replaced. `taken_at` is the latest time of capture in the files, in
     seconds since 1970. `unknown_fields` has a sentence for each field of a written manifest that Kubernetes does not know.
     `templates` has the template of each named pod by its key (namespace/name), as far as reading computed it.
     """
@@ -260,11 +266,14 @@ class _Reader:
         if struct is None:
             self._ignored[kind] += 1
             return
+        plain: Any = None
         if self._written:
             plain = decode.parse_json(item) if isinstance(item, msgspec.Raw) else item
             unknown = decode.unknown_fields(plain, group, kind)
             self._unknown_fields += [f"{where}{_shown_name(item)}: {sentence}" for sentence in unknown]
         obj = decode.decode_json(item, struct) if isinstance(item, msgspec.Raw) else decode.convert(item, struct)
+        if self._written:
+            _require_template(plain, kind)
         if not obj.metadata.name and not (obj.metadata.generate_name and kind == "Pod"):
             raise InvalidObject("metadata.name: it has no name")
         self.keep(obj)
@@ -312,6 +321,15 @@ class _Reader:
         if not self._written:
             raise InvalidObject("\n".join(sentences))
         self._refused += sentences
+
+
+def _require_template(plain: Any, kind: str) -> None:
+    """Raises InvalidObject for a workload that does not describe its pods."""
+    path, found = _TEMPLATE.get(kind, ""), plain
+    for name in filter(None, path.split(".")):
+        found = found.get(name) if isinstance(found, dict) else None
+    if not found:
+        raise InvalidObject(f"{path}: it is missing; it has the metadata and spec of the pods")
 
 
 def _implied_kind(document: documents.Document) -> tuple[str, str]:

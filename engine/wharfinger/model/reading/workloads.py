@@ -171,6 +171,8 @@ def pinned_to(spec: objects.PodSpec, node_name: str) -> objects.PodSpec:
     return structs.replace(spec, affinity=structs.replace(affinity, node_affinity=node_affinity))
 
 
+MADE_PER_POD = 10
+"""Other objects that workloads may make for each pod of a limit: claims, mostly."""
 _HASH_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: what Kubernetes writes into names never spells anything
 MAX_PODS = 1_000_000
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
@@ -193,7 +195,8 @@ class Expansion:
 def expand(given: Objects, cluster: Objects | None = None, *, most: int | None = None) -> Expansion:
     """The pods of every workload and every pod among `given`; `cluster` has the nodes, priority and runtime classes to look up.
 
-    InvalidObject if there are more than `most` pods, by default `MAX_PODS`; raised at the first pod beyond the limit.
+    InvalidObject if there are more than `most` pods, by default `MAX_PODS`, or more than `MADE_PER_POD` times as many other objects; raised
+    at the first one beyond the limit.
     """
     most = MAX_PODS if most is None else most
     known = [given] if cluster is None else [cluster, given]
@@ -210,6 +213,11 @@ def expand(given: Objects, cluster: Objects | None = None, *, most: int | None =
             made.append(obj)
         if len(pods) > most:
             raise InvalidObject(f"the workloads have more than {most:,} pods; {objects.key_of(obj)} is one too many")
+        if len(made) > MADE_PER_POD * most:
+            kind = objects.kind_of(obj)
+            raise InvalidObject(
+                f"the pods need more than {MADE_PER_POD * most:,} other objects; {kind} {objects.key_of(obj)} is one too many"
+            )
     return Expansion(pods=tuple(pods), made=tuple(made), warnings=(*admission.warnings, *_kept_to_one_node(pods)))
 
 
@@ -250,7 +258,7 @@ def _from_template(
         name=name,
         namespace=namespace,
         uid=f"{objects.kind_of(owner)}/{namespace}/{owner.metadata.name}/{name}",
-        labels={**template.metadata.labels, **(labels or {})},
+        labels={**template.metadata.labels, **labels} if labels else template.metadata.labels,
         annotations=template.metadata.annotations,
         owner_references=(owned_by or _reference(owner),),
     )

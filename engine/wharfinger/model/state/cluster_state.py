@@ -141,7 +141,7 @@ class ClusterState:
             placement.pod, placement.assumed = pod, False
             tables.revision += 1
             return
-        tables.denominate(pod.uid)
+        tables.remove_nomination(pod.uid)
         tables.see(pod.created)
         tables.see(pod.started)
         if placement is not None and stays and placement.pod.demand == pod.demand:
@@ -157,7 +157,7 @@ class ClusterState:
     def remove_pod(self, pod: kubernetes.Pod | PodView) -> bool:
         """Remove a pod in any state; True if it was known."""
         uid = pod.uid if isinstance(pod, PodView) else PodView(pod).uid
-        nominated = self._tables.denominate(uid)
+        nominated = self._tables.remove_nomination(uid)
         self._tables.leaving.discard(uid)
         return self._remove_placement(uid) or nominated
 
@@ -170,7 +170,7 @@ class ClusterState:
         if self.is_placed(pod.uid):
             raise ValueError(f"pod {pod.key} cannot be assumed: it is assumed or placed already")
         tables.put(pod.placed_on(node_name), row, assumed=True)
-        tables.denominate(pod.uid)
+        tables.remove_nomination(pod.uid)
 
     def forget(self, pod: PodView) -> bool:
         """Remove an assumed pod; True if it was assumed. A confirmed pod stays."""
@@ -221,9 +221,9 @@ class ClusterState:
         """Nominate a node for a pending pod, by preemption; valid until the pod is assumed, placed, removed or denominated."""
         self._tables.nominate(pod, node_name)
 
-    def denominate(self, pod: PodView) -> bool:
+    def remove_nomination(self, pod: PodView) -> bool:
         """Remove the nomination of a pod; True if it had one."""
-        return self._tables.denominate(pod.uid)
+        return self._tables.remove_nomination(pod.uid)
 
     def expect_leaving(self, uid: str) -> None:
         """Note that a pod is being evicted by this scheduler; valid until it is removed, forgotten or `expect_staying` is called."""

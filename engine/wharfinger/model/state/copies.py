@@ -92,13 +92,13 @@ class FollowedCopy:
         self._seen = _Seen()
 
     def drop(self) -> None:
-        """Free the copy; it is made anew when it is needed again."""
+        """Free the copy; the next need makes a new one."""
         self._state, self._seen = None, _Seen()
 
     def follow(self, snapshot: Snapshot) -> Generator[None, None, ClusterState]:
         """A generator of steps that returns the copy as of `snapshot`; the first step must run while the snapshot is current.
 
-        A generator that is not run to its end leaves no copy: the next one makes it anew.
+        A generator that is not run to its end leaves no copy: the next one makes it again.
         """
         state, seen = self._state or ClusterState(snapshot.now), self._seen
         self.drop()
@@ -196,7 +196,7 @@ def _follow_nominations(state: ClusterState, seen: _Seen, nominations: dict[str,
     for uid, (pod, node) in seen.nominations.items():
         found = nominations.get(uid)
         if found is None or found[0] is not pod or found[1] != node:
-            state.denominate(pod)
+            state.remove_nomination(pod)
     for pod, node in nominations.values():
         if state.snapshot().nominated_to(pod.uid) != node:
             state.nominate(pod, node)

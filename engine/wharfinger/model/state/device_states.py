@@ -1,6 +1,6 @@
 """The devices of each node and their allocations, as one number per row.
 
-Two nodes with the same number have equal devices of which the same is taken, so a search for devices gives the same answer on both, apart
+Two nodes with the same number have equal devices, taken in the same parts, so a search for devices gives the same answer on both, apart
 from names. The numbers are a column like any other: a rule looks at the distinct ones, and after a change only at the rows whose number
 changed.
 """
@@ -26,7 +26,7 @@ MAX_STATES: Final = 100_000
 """States that are remembered at least, although no node is in them any more."""
 
 UsageKey = tuple[tuple[int, Hashable], ...]
-"""What is taken of a pool: (position, key of the usage) of each device of which something is taken."""
+"""What is taken of a pool: (position, key of the usage) of each device that is at least partly taken."""
 
 
 class State(NamedTuple):
@@ -66,7 +66,7 @@ class DeviceStates(NodeReader):
     def reading(snapshot: Callable[[], Snapshot]) -> Generator[None, None, bool]:
         """A generator that does the work of `ids` in steps of one node; it returns True if more than a few nodes were outdated.
 
-        `snapshot` returns the cluster as it is now.
+        `snapshot` returns the present cluster.
         """
         return snapshot().objects.following(DeviceStates).read_in_steps(snapshot)
 
@@ -85,7 +85,7 @@ class DeviceStates(NodeReader):
         return State(pools, tuple(self._usage(pool) for pool in pools.pools))
 
     def _note(self, snapshot: Snapshot) -> None:
-        """Note which nodes have to be looked at: those that are new, or whose labels, slices or allocations may be others."""
+        """Note the nodes that have to be read: those that are new, or whose labels, slices or allocations may be others."""
         if snapshot.revision == self._seen:
             return
         names, since, places = snapshot.names, self._seen, self._read
@@ -102,7 +102,7 @@ class DeviceStates(NodeReader):
         self._unread.update(dict.fromkeys(reversed(self._rows) if changed is None else changed, False))
 
     def _read_next(self, snapshot: Snapshot) -> None:
-        """Look at the devices of a node that has to be looked at, if it is there."""
+        """Read the devices of a node that has to be read, if it exists."""
         name, _ = self._unread.popitem()
         row = self._rows.get(name)
         if row is None:
@@ -117,7 +117,7 @@ class DeviceStates(NodeReader):
         self._ids = moved(self._ids, self._arrange(names), -1)
 
     def _begin_again(self) -> None:
-        """Number everything anew."""
+        """Number everything again."""
         self.epoch += 1
         self.pools_epoch = self._pools.epoch
         self._known.clear()

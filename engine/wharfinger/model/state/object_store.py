@@ -7,13 +7,16 @@ is kept up to date with them (`ObjectStore.following`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from wharfinger.model import objects
 
 T = TypeVar("T", bound=objects.AnyObject)
 Facts = TypeVar("Facts")
+
+READ_PER_STEP = 50
+"""Objects whose facts are read in one step, which takes some milliseconds."""
 
 Grouping = Callable[[Any], Hashable]
 
@@ -85,6 +88,14 @@ class ObjectFacts(ABC, Generic[T, Facts]):
             known = self._known[key] = obj, self._read(obj)
         return known[1]
 
+    def reading(self, found: Iterable[T]) -> Iterator[None]:
+        """The steps of reading the facts of some objects; none where they are read already, and none for a few."""
+        unread = [obj for obj in found if not self.has(obj)]
+        for number, obj in enumerate(unread, start=1):
+            self.facts(obj)
+            if number % READ_PER_STEP == 0:
+                yield
+
 
 class ObjectStore:
     """Objects by kind and key (`namespace/name`, or `name` for cluster-scoped kinds); `revision` changes with every change."""
@@ -128,17 +139,17 @@ class ObjectStore:
         self._touch(kind)
         return True
 
-    def following(self, make: Callable[[ObjectStore], F], *, told: bool = True) -> F:
+    def following(self, make: Callable[[ObjectStore], F], *, replay: bool = True) -> F:
         """The follower of a class, made at the first call and kept up to date from then on; `make` is the class.
 
-        Unless `told`, it reads the objects that exist then by itself, and is only told of later changes.
+        With `replay`, it is called for each object that exists already; without, it reads those itself.
         """
         known = self._followers.get(make)
         if known is None:
             known = self._followers[make] = make(self)
             for kind in known.kinds:
                 self._following.setdefault(kind.__name__, []).append(known)
-                for obj in self._by_kind.get(kind.__name__, {}).values() if told else ():
+                for obj in self._by_kind.get(kind.__name__, {}).values() if replay else ():
                     known.changed(None, obj)
         return cast("F", known)
 

@@ -291,7 +291,7 @@ class Snapshot:
         return self._current().devices
 
     def held_devices(self, row: int) -> list[HeldDevice]:
-        """The devices of one node with who holds them. They are read anew at each call, without a table."""
+        """The devices of one node with who holds them. They are read again at each call, without a table."""
         tables, node = self._current(), self.node(row)
         return held_devices(node.object, node.pods, tables.objects, tables.device_sources)
 

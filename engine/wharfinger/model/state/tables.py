@@ -267,7 +267,7 @@ class ClusterTables:
 
     def nominate(self, pod: PodView, node_name: str) -> None:
         """Nominate a node, known or not, for a pending pod; its row counts as changed, so filters run on it again."""
-        self.denominate(pod.uid)
+        self.remove_nomination(pod.uid)
         self.revision += 1
         self.nominations.put(pod.uid, node_name, pod)
         self._touch(node_name)
@@ -281,7 +281,7 @@ class ClusterTables:
             self._nominated.setflags(write=False)
         return self._nominated
 
-    def denominate(self, uid: str) -> bool:
+    def remove_nomination(self, uid: str) -> bool:
         """Remove the nomination of a pod; True if it had one."""
         node_name = self.nominations.take(uid)
         if node_name is None:

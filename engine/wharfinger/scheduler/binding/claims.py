@@ -67,7 +67,7 @@ class DeviceClaims:
         self._awaited: dict[str, list[asyncio.Event]] = {}  # who waits for a change of a claim, by its uid
         self._background = Background(lambda error: cluster.ports.emit(Failed("giving devices back", error)))
 
-    def concern(self, pod: PodView) -> bool:
+    def has_claims(self, pod: PodView) -> bool:
         """True if the pod has claims."""
         return bool(pod.object.spec.resource_claims) or pod.uid in self._taken
 
@@ -102,9 +102,9 @@ class DeviceClaims:
         await self._background.drain()
 
     async def bind(self, placement: Placement, chain: Chain) -> None:
-        """Return once all claims of the pod are written and their devices are ready; `BindFailed` if one cannot be had."""
+        """Return once all claims of the pod are written and their devices are ready; `BindFailed` if one is not available."""
         pod, plugin = placement.pod, chain.plugin(NAME)
-        if plugin is None or not self.concern(pod):
+        if plugin is None or not self.has_claims(pod):
             return
         writer = self._cluster.ports.claims
         if writer is None:
@@ -125,7 +125,7 @@ class DeviceClaims:
             self._cluster.state.give_back_devices(each.claim, written=True)
 
     async def post_filter(self, decision: Decision) -> None:
-        """Free or delete a claim so that the next attempt may choose devices anew."""
+        """Free or delete a claim so that the next attempt may choose devices again."""
         writer = self._cluster.ports.claims
         if writer is None:
             return
@@ -213,8 +213,8 @@ class DeviceClaims:
                     if not waiting:
                         del self._awaited[claim.metadata.uid]
 
-    async def _wait_for_devices(self, placement: Placement, patience: float) -> None:
-        """Return once the drivers have prepared all devices that ask for it, within `patience` seconds of the allocation."""
+    async def _wait_for_devices(self, placement: Placement, seconds: float) -> None:
+        """Return once the drivers have prepared all devices that ask for it, within `seconds` of the allocation."""
         clock, told = self._cluster.ports.clock, False
         while True:
             found = pod_claims(placement.pod, self._cluster.state.objects)
@@ -231,7 +231,7 @@ class DeviceClaims:
             if not self._cluster.state.is_placed(placement.pod.uid):
                 raise BindFailed("the pod was deleted while its devices were being prepared", gone=True)
             for claim in claims:
-                limit = ready_by(claim, patience)
+                limit = ready_by(claim, seconds)
                 if limit is not None and clock.now() > limit and not readiness(claim):
                     raise BindFailed(f"{NAME}: device binding timeout: claim={claim.metadata.name}")
             await self._change(claims, POLL_SECONDS)

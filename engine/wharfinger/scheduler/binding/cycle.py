@@ -205,9 +205,11 @@ class BindingCycle:
             self._occupy()
 
     def _needs_preparation(self, queued: QueuedPod, placement: Placement) -> bool:
-        """True if a plugin or a policy may have something to do before the binding, or volumes or devices are to be had."""
+        """True if a plugin or a policy may have something to do before the binding, or volumes or devices are available."""
         profile, spec = queued.profile, placement.pod.object.spec
-        return bool(profile.permits or profile.chain.has_permits or profile.pre_binds or spec.volumes or self.claims.concern(placement.pod))
+        return bool(
+            profile.permits or profile.chain.has_permits or profile.pre_binds or spec.volumes or self.claims.has_claims(placement.pod)
+        )
 
     async def _prepare(self, queued: QueuedPod, placement: Placement) -> None:
         """Permit and PreBind, which may take minutes."""

@@ -49,7 +49,7 @@ class Permits:
     only a few at a time: namespaces write policies, and can have thousands of held pods.
 
     After a change of the policies, a placement needs the permits of the new ones: changed permits are evaluated again, removed permits no
-    longer hold the pod. Timeouts then count from the first evaluation, so no series of changes holds a pod for ever.
+    longer hold the pod. Timeouts then count from the first evaluation, so no series of changes holds a pod forever.
 
     A permit can hold a pod for longer than a stop may take, and no other process knows of the hold. So a stop releases the held placements
     at once; their pods stay pending.

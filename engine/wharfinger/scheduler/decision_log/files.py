@@ -83,7 +83,7 @@ class LogWriter:
 
     @property
     def has_room(self) -> bool:
-        """True if a checkpoint would find room in the queue, and the disk has not failed lately."""
+        """True if a checkpoint would find room in the queue, and the disk has not failed recently."""
         return len(self._entries) < MAX_WAITING // 2 and time.monotonic() >= self._paused_until
 
     def close(self) -> None:
@@ -194,8 +194,8 @@ class LogWriter:
 def begun(path: Path) -> FileIO:
     """A new empty file for its owner alone: it names every pod of the cluster.
 
-    A file that is there becomes the last finished one; a process that still writes to it goes on there. Raises UsageError if what is there
-    is no decision log, OSError when the file cannot be written.
+    A file that is there becomes the last finished one; a process that still writes to it continues there. Raises UsageError if what is
+    there is no decision log, OSError when the file cannot be written.
     """
     while True:
         if wrong := _not_a_log(path):
@@ -242,7 +242,7 @@ def _size(path: Path) -> int:
 
 
 def _not_a_log(path: Path) -> str:
-    """Why an existing file must not be moved or overwritten, or ""."""
+    """The reason not to move or overwrite an existing file, or ""."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):

@@ -7,12 +7,12 @@ error that names the file and the line.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
+from msgspec import Struct, field
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
@@ -43,8 +43,7 @@ class BrokenLog(UsageError):
     """A log that cannot be replayed from here on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """A line of a file, counted from 1."""
 
     path: Path
@@ -54,8 +53,7 @@ class Place:
         return f"{self.path}:{self.number}"
 
 
-@dataclass(slots=True, kw_only=True)
-class LogReader:
+class LogReader(Struct, kw_only=True):
     """Reads a log from its path; `notes` are sentences about missing parts."""
 
     path: Path
@@ -65,7 +63,7 @@ class LogReader:
     _decisions: int = 0
 
     def lines(self) -> Iterator[tuple[Place, Line]]:
-        """Every line of every file, in order. UsageError for a log that is not there, BrokenLog for one that is broken."""
+        """Every line of every file, in order. UsageError for a log that does not exist, BrokenLog for one that is broken."""
         try:
             for path, stream in files.opened(self.path):
                 yield from self._of_file(path, stream)
@@ -150,7 +148,7 @@ class Playback:
             "assume": lambda line: self.state.assume(self.pod(line), line.node),
             "forget": lambda line: self.state.forget(_named(line.uid)),
             "nominate": lambda line: self.state.nominate(self.pod(line), line.node),
-            "denominate": lambda line: self.state.denominate(_named(line.uid)),
+            "denominate": lambda line: self.state.remove_nomination(_named(line.uid)),
             "leaves": lambda line: self.state.expect_leaving(line.uid),
             "stays": lambda line: self.state.expect_staying(line.uid),
             "put": lambda line: self.state.put(decode.decode_json(line.object, _KINDS[line.kind])),
@@ -284,8 +282,7 @@ class Playback:
         self.chains[line.profile] = chain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(Struct, frozen=True, kw_only=True):
     """A recorded decision with the chain that made it and the state on which it was made; the state is current until the next line."""
 
     place: Place
@@ -296,8 +293,7 @@ class Recorded:
     snapshot: Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedSearch:
+class RecordedSearch(Struct, frozen=True, kw_only=True):
     """A recorded search for a group, with the chain that decided; the state is current until the next line.
 
     It is for a place, or for the pods that must leave: then `others` are the groups that leave as a whole.
@@ -312,8 +308,7 @@ class RecordedSearch:
     others: tuple[Group, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedFound:
+class RecordedFound(Struct, frozen=True, kw_only=True):
     """The answer of the search for a group that was recorded last."""
 
     place: Place
@@ -329,7 +324,7 @@ def decisions(reader: LogReader) -> Iterator[Recorded]:
 def questions(reader: LogReader, only: str | None = None) -> Iterator[Recorded | RecordedSearch | RecordedFound]:
     """Every decision, search for a group and answer of a search in order; with `only`, those about the pod of that key, but all answers.
 
-    UsageError for a log that is not there, BrokenLog where it cannot be read on.
+    UsageError for a log that does not exist, BrokenLog where it cannot be read on.
     """
     playback, empty = Playback(), True
     for place, line in reader.lines():

@@ -96,9 +96,9 @@ class RecordedState(ClusterState):
         super().nominate(pod, node_name)
         self._note("nominate", pod, node_name)
 
-    def denominate(self, pod: PodView) -> bool:
+    def remove_nomination(self, pod: PodView) -> bool:
         """True if the pod was nominated; it is not any more."""
-        found = super().denominate(pod)
+        found = super().remove_nomination(pod)
         if found:
             self._note("denominate", pod.uid)
         return found

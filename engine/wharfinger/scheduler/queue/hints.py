@@ -89,7 +89,7 @@ def concerning(filtering: Filtering) -> set[Plugin]:
     by_name: dict[str, Plugin] = {slot.plugin.name: slot.plugin for slot in filtering.slots}
     if filtering.refusal is not None:
         return {by_name[filtering.refusal.plugin]}
-    found: set[Plugin] = {NOMINATED} if filtering.crowded else set()
+    found: set[Plugin] = {NOMINATED} if filtering.reasons_with_nominated else set()
     found |= {by_name[name] for name in (filtering.node_set.plugins if filtering.node_set is not None else ())}
     return found | {slot.plugin for slot in filtering.slots if not slot.skipped}
 
@@ -122,7 +122,7 @@ def _rejectors(decision: Decision) -> frozenset[Plugin]:
     by_name = {slot.plugin.name: slot.plugin for slot in filtering.slots}
     if filtering.refusal is not None:
         return frozenset({by_name[filtering.refusal.plugin]})
-    found: set[Plugin] = {NOMINATED} if filtering.crowded else set()
+    found: set[Plugin] = {NOMINATED} if filtering.reasons_with_nominated else set()
     found |= {by_name[name] for name in (filtering.node_set.plugins if filtering.node_set is not None else ())}
     found |= set(_first_rejectors(filtering, decision.n_nodes))
     return frozenset(found)

@@ -7,8 +7,9 @@ are, so that they do not wait for a long search.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from wharfinger.emit import Emit
 from wharfinger.errors import PluginFault
@@ -25,8 +26,7 @@ REJECTED = "ScheduleAttemptFailure"
 READY = "BackoffComplete"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
+class QueueSettings(Struct, frozen=True, kw_only=True):
     """Backoffs after a rejection and after an error; an unschedulable pod is tried again after `longest_wait` seconds without an event."""
 
     backoff: Backoff = field(default_factory=Backoff)
@@ -39,7 +39,7 @@ GateFailed = Callable[[QueuedPod, PluginFault], None]
 
 
 class MembersWaiting(Protocol):
-    """Where members of groups wait."""
+    """The waiting members of groups."""
 
     def join(self, member: QueuedPod, event: str) -> None:
         """Let a member wait in its group."""

@@ -228,14 +228,14 @@ class QueuedGroups:
         missed = [change for change in self._places.in_flight.missed(entry.uid) if change.pod is None or own(change.pod.uid) != entry.key]
         unknown = self._places.in_flight.has_lost(entry.uid) or bool(entry.members) or entry.stale
         entry.rejectors = rejectors
-        self._home(entry)
+        self._end_attempt(entry)
         woken = unknown or any(hints.may_help(entry, change, self._snapshot, self._emit) for change in missed)
         self._after_rejection(entry, rejectors, missed=woken)
 
     def fail(self, entry: QueuedGroup) -> None:
         """Try a group again after the error backoff: its attempt ended with an error."""
         if entry.place is Place.IN_FLIGHT:
-            self._home(entry)
+            self._end_attempt(entry)
             self._after_error(entry)
 
     def wait_for_event(self, entry: QueuedGroup) -> None:
@@ -268,9 +268,9 @@ class QueuedGroups:
         entry.attempts -= 1
         for member in entry.trying.values():
             member.attempts -= 1
-        self._home(entry)
+        self._end_attempt(entry)
 
-    def _home(self, entry: QueuedGroup) -> None:
+    def _end_attempt(self, entry: QueuedGroup) -> None:
         """End the attempt under way: its members wait in the group again, before those that came meanwhile."""
         in_flight = self._places.in_flight
         in_flight.end(entry.uid)
@@ -362,7 +362,7 @@ class QueuedGroups:
                 member.gate = None
 
     def _awaited(self, entry: QueuedGroup) -> Reason | None:
-        """Why the group may not be tried yet, in kube-scheduler's words; None if it may."""
+        """The reason not to try the group yet, in the words of kube-scheduler; None if it may be tried."""
         text = self.index.awaited(entry.key)
         return None if text is None else Reason(text, resolvable=False)
 

@@ -8,7 +8,6 @@ places. A group of pods is one entry, in which its members wait.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from wharfinger.scheduler.events import PodsFlushed
 from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queue.places import PODS_PER_STEP, REJECTED, GateFailed, QueuePlaces, QueueSettings
 from wharfinger.scheduler.queue.queued_groups import QueuedGroups
+from wharfinger.scheduler.queue.waking import WokenPods
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod, differ
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class SchedulingQueue:
         self._regrouping: set[str] = set()
         self.groups = QueuedGroups(clock, self._settings, self._places, known, snapshot, emit)
         self._wake_scheduler = wake
-        self._waking: dict[str, tuple[str, Callable[[QueuedPod], bool] | None]] = {}
+        self._woken = WokenPods()
         self._next_sweep = 0.0
 
     def _report_gate(self, queued: QueuedPod, fault: PluginFault) -> None:
@@ -191,31 +191,27 @@ class SchedulingQueue:
     def _wake(self, waiting: list[QueuedPod], label: str, concerned: Callable[[QueuedPod], bool] | None = None) -> int:
         """The number of pods that are tried again, if they are `concerned`.
 
-        Of more than `PODS_PER_STEP`, the first in queue order now, the others with the next flushes; all are counted now.
+        More than `PODS_PER_STEP` are let in by portions, now and with the next flushes, in queue order; all are counted now.
         """
-        if len(waiting) > PODS_PER_STEP:
-            waiting.sort(key=lambda queued: queued.sort_key)
-            self._waking.update((queued.uid, (label, concerned)) for queued in waiting[PODS_PER_STEP:])
-            self._wake_scheduler()
-        woken = sum(self._let_in(queued, label, concerned) for queued in waiting[:PODS_PER_STEP])
-        return woken + max(0, len(waiting) - PODS_PER_STEP)
+        if len(waiting) <= PODS_PER_STEP:
+            found = [queued for queued in waiting if concerned is None or concerned(queued)]
+            for queued in found:
+                self._let_in(queued, label)
+            return len(found)
+        self._woken.add(waiting, label, concerned)
+        self._wake_more()
+        self._wake_scheduler()
+        return len(waiting)
 
-    def _let_in(self, queued: QueuedPod, label: str, concerned: Callable[[QueuedPod], bool] | None) -> bool:
-        """True if an unschedulable pod is concerned; it is tried again then."""
-        if concerned is not None and not concerned(queued):
-            return False
+    def _let_in(self, queued: QueuedPod, label: str) -> None:
         self._places.take_out(queued)
         queued.flushed = label == FLUSHED
         self._places.let_in(queued, label)
-        return True
 
     def _wake_more(self) -> None:
         """Let in the next portion of the pods that are to be tried again."""
-        for uid in list(itertools.islice(self._waking, PODS_PER_STEP)):
-            label, concerned = self._waking.pop(uid)
-            queued = self._pods.get(uid) or self.groups.by_uid(uid)
-            if queued is not None and queued.place is Place.UNSCHEDULABLE:
-                self._let_in(queued, label, concerned)
+        for queued, label in self._woken.step():
+            self._let_in(queued, label)
 
     # ── attempts ──
 
@@ -347,4 +343,4 @@ class SchedulingQueue:
 
     def next_ready_at(self) -> float | None:
         """The monotonic time at which the next backoff ends, or now if pods are still to be let in; None if there are neither."""
-        return self._clock.monotonic() if self._waking else self._places.next_ready_at()
+        return self._clock.monotonic() if self._woken else self._places.next_ready_at()

@@ -9,10 +9,11 @@ from __future__ import annotations
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.compiler.program import CompiledPolicy
@@ -35,16 +36,14 @@ GZIP = b"\x1f\x8b"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A cluster to choose, by its key."""
 
     key: str
     title: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(Struct, frozen=True, kw_only=True):
     """A cluster as it is now. `state` may be changed for a question, and has to be put back.
 
     `waiting` are pods without a node. `chain` gives the chain that decides about a pod when a policy is added; None means no policy.
@@ -75,7 +74,7 @@ class Run(Protocol):
 
 
 class Clusters(Protocol):
-    """Where clusters come from. One question is answered at a time."""
+    """The clusters of the playground. One question is answered at a time."""
 
     uploads: bool
     """True if clusters can be added."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wharfinger.authoring.positions import Positions
+from wharfinger.authoring.protocol.positions import Positions
 from wharfinger.compiler import cost
 from wharfinger.compiler.cost import Budget
 from wharfinger.compiler.program import CompiledPolicy
@@ -173,7 +173,7 @@ def decided(  # noqa: PLR0913, PLR0917 — a question has these parts
     """The decisions about a pod with a policy and without it: the map in the colours of its scores, and the reasons.
 
     The pod is the one of `key`, or the one of `manifest` where that is not empty; it is decided about as if it waited. `layout` is the one
-    whose tiles the caller has. Raises UnknownObject for a pod or node that is not there, InvalidObject for a manifest that is none.
+    whose tiles the caller has. Raises UnknownObject for a pod or node that does not exist, InvalidObject for a manifest that is none.
     """
     with SupposedChanges(opened.state) as supposed:
         if manifest:

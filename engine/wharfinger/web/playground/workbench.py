@@ -24,7 +24,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -34,12 +33,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from wharfinger.authoring.completion import offers
+from wharfinger.authoring.completion.candidates import offers
 from wharfinger.authoring.document import Document, Finding, findings
 from wharfinger.authoring.highlighting import highlights
 from wharfinger.authoring.hover import hover
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.positions import Positions
+from wharfinger.authoring.protocol.positions import Positions
 from wharfinger.compiler.cost import CLUSTER_BUDGET, Budget
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError, WharfingerError
@@ -49,6 +48,7 @@ from wharfinger.language.report import render
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.report.plain_values import plain
 from wharfinger.language.semantics import typed
+from wharfinger.model.reading import decode
 from wharfinger.web import page_files
 from wharfinger.web.playground import trial
 from wharfinger.web.playground.clusters import Choice, Clusters, Opened
@@ -74,10 +74,10 @@ Name = Annotated[str, Meta(max_length=600)]
 T = TypeVar("T")
 
 
-def routes(workbench: Workbench, *, to_anybody: bool = False, setting: str | None = None) -> list[Route]:
-    """The routes; they answer this machine only, unless `to_anybody`, which `setting` decides."""
+def routes(workbench: Workbench, *, public: bool = False, setting: str | None = None) -> list[Route]:
+    """The routes; they answer this machine only, unless `public`, which `setting` decides."""
     files = page_files.files_of(__package__)
-    guarded = partial(page_files.guarded, to_anybody=to_anybody, setting=setting)
+    guarded = partial(page_files.guarded, public=public, setting=setting)
 
     async def start(_request: Request) -> Response:
         return page_files.fresh_json(workbench.start())
@@ -161,16 +161,15 @@ class Placing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     layout: Name = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """The limits of a workbench.
 
-    `rest`: the pause after an answer, as a multiple of the time that it took. `patience` are seconds that a question waits for its turn,
+    `rest`: the pause after an answer, as a multiple of the time that it took. `timeout` are seconds that a question waits for its turn,
     and `waiting` how many may. A policy may cost `budget` to be decided about.
     """
 
     rest: float = 0.0
-    patience: float = 60.0
+    timeout: float = 60.0
     waiting: int = 16
     budget: Budget = CLUSTER_BUDGET
 
@@ -185,7 +184,7 @@ class Workbench:
         self._thread = BuildThread(clock)
         self._turn = asyncio.Lock()
         self._n_waiting = 0
-        self._rests_until = 0.0
+        self._paused_until = 0.0
         self._documents: dict[str, Document] = {}
         self._compiled: dict[str, CompiledPolicy | WharfingerError | None] = {}
 
@@ -281,10 +280,10 @@ class Workbench:
             raise PlaygroundBusy(f"{self._n_waiting} requests wait already, and no more can; try again later")
         self._n_waiting += 1
         try:
-            async with asyncio.timeout(self._limits.patience):
+            async with asyncio.timeout(self._limits.timeout):
                 await self._take_turn()
         except TimeoutError:
-            raise PlaygroundBusy(f"no answer within {self._limits.patience:g} s; the request is too expensive, try again later") from None
+            raise PlaygroundBusy(f"no answer within {self._limits.timeout:g} s; the request is too expensive, try again later") from None
         finally:
             self._n_waiting -= 1
         began = self._clock.monotonic()
@@ -292,13 +291,13 @@ class Workbench:
             yield
         finally:
             ended = self._clock.monotonic()
-            self._rests_until = ended + self._limits.rest * (ended - began)
+            self._paused_until = ended + self._limits.rest * (ended - began)
             self._turn.release()
 
     async def _take_turn(self) -> None:
         await self._turn.acquire()
         try:
-            rest = self._rests_until - self._clock.monotonic()
+            rest = self._paused_until - self._clock.monotonic()
             if rest > 0:
                 await self._clock.sleep(rest)
         except BaseException:
@@ -310,7 +309,7 @@ def read(body: bytes, kind: type[T]) -> T:
     """The question in a body; UsageError where it is none."""
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
+    except decode.NOT_JSON as error:
         raise UsageError(f"the body is not a question: {error}") from None
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.errors import WharfingerError
@@ -37,8 +37,7 @@ MAX_HOLDERS_OF_DEVICE: Final = 16
 """Most holders of a device that are listed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tiles:
+class Tiles(Struct, frozen=True, kw_only=True):
     """The nodes in the order of all columns: their names, and for each the number of its zone in `zone_names` (-1 where it has none)."""
 
     names: Sequence[str]
@@ -46,8 +45,7 @@ class Tiles:
     zone_names: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coloring:
+class Coloring(Struct, frozen=True, kw_only=True):
     """A colouring of the nodes: `values` `(n_nodes,) float64`, NaN where there is none; `low` and `high` are the ends of the scale.
 
     `unit` is `fraction` for what is shown as percent, or the text after the number. `note` is a sentence about the whole.
@@ -61,8 +59,7 @@ class Coloring:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class Picture(Struct, frozen=True, kw_only=True):
     """The nodes at one moment. `layout` changes when nodes come or go; `tiles` is None where the layout is the one that was known.
 
     `flags` `(n_nodes,) uint8`: the state of each node, as bits.
@@ -74,8 +71,7 @@ class Picture:
     coloring: Coloring
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodQuery:
+class PodQuery(Struct, frozen=True, kw_only=True):
     """The pods whose decisions and waiting are shown. An empty text means all; `policy` is one that governs the pod.
 
     `result` is of decisions alone.
@@ -91,6 +87,9 @@ class Board(Protocol):
 
     def picture(self, coloring: str, known: int) -> Picture:
         """The nodes in a colouring; UnknownObject if there is no such colouring. `known` is the layout that the caller has."""
+
+    def precompute(self, coloring: str) -> Iterator[None]:
+        """The steps of work that `picture` would do at once otherwise; other tasks run between two steps."""
 
     def parts(self) -> Iterator[tuple[str, Any] | None]:
         """The values that all pages show, by name; None for a step without a value. Other tasks run between two steps."""

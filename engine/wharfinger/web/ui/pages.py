@@ -19,10 +19,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -76,7 +76,7 @@ class Watcher:
         self.gone = False
         self._waiting: deque[bytes] = deque()
         self._n_bytes = 0
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._ended = asyncio.Event()
 
     def put(self, messages: Iterable[bytes]) -> None:
@@ -86,14 +86,14 @@ class Watcher:
             self._n_bytes += len(one)
         if self._n_bytes > MAX_BACKLOG_BYTES:
             self.disconnect()
-        self._news.set()
+        self._changed.set()
 
     def disconnect(self) -> None:
         """Sends nothing more."""
         self.gone = True
         self._waiting.clear()
         self._n_bytes = 0
-        self._news.set()
+        self._changed.set()
         self._ended.set()
 
     async def ended(self) -> None:
@@ -103,8 +103,8 @@ class Watcher:
     async def next(self) -> bytes:
         """The next bytes to send, b"" at the end."""
         while not self._waiting and not self.gone:
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         if self.gone:
             return b""
         found = b"".join(self._waiting)
@@ -149,13 +149,14 @@ class Feed:
         return {watcher.query for watcher in self._watchers}
 
     def _channel(self, coloring: str) -> Channel:
-        """The channel of a colouring, updated at least once."""
+        """The channel of a colouring. It is updated at least once, unless that takes several steps: then the next update is the first."""
         channel = self._channels.get(coloring)
         if channel is None:
             if len(self._channels) >= MAX_CHANNELS:
                 raise TooMany(f"open pages look at {len(self._channels)} different things already, and no more can be")
             channel = Channel(coloring)
-            channel.update(self._board)
+            if not any(True for _ in self._board.precompute(coloring)):
+                channel.update(self._board)
             self._channels[coloring] = channel
         return channel
 
@@ -192,6 +193,10 @@ class Feed:
         """Sends what has changed to all watchers; the seconds that it took, without those of other tasks."""
         began, spent = self._clock.monotonic(), 0.0
         for channel in list(self._channels.values()):
+            for _ in self._board.precompute(channel.key):
+                spent += self._clock.monotonic() - began
+                await self._clock.sleep(0)
+                began = self._clock.monotonic()
             found = channel.update(self._board)
             self._send(found, channel)
             spent += self._clock.monotonic() - began
@@ -268,13 +273,12 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LivePage:
-    """The data of the page, shown to this machine only, unless `to_anybody`."""
+class LivePage(Struct, frozen=True, kw_only=True):
+    """The data of the page, shown to this machine only, unless `public`."""
 
     board: Board
     feed: Feed
-    to_anybody: bool = False
+    public: bool = False
 
 
 def routes(page: LivePage) -> list[Route]:
@@ -291,15 +295,15 @@ def routes(page: LivePage) -> list[Route]:
         "/ui/nodes/{name:path}": partial(_node, page.board),
         "/ui/pods": partial(_pods, page.board),
     }
-    guarded = partial(page_files.guarded, to_anybody=page.to_anybody)
+    guarded = partial(page_files.guarded, public=page.public)
     written = Route("/ui/objects", guarded(with_body("application/yaml", MAX_TEXT_BYTES, _objects, called="text")), methods=["POST"])
-    return [static_route(to_anybody=page.to_anybody), written, *(Route(path, guarded(answer)) for path, answer in found.items())]
+    return [static_route(public=page.public), written, *(Route(path, guarded(answer)) for path, answer in found.items())]
 
 
-def static_route(*, to_anybody: bool) -> Route:
+def static_route(*, public: bool) -> Route:
     """The route of the files of the page, which the playground uses too."""
     answer = page_files.static(page_files.files_of(__package__))
-    return Route("/ui/static/{name}", page_files.guarded(answer, to_anybody=to_anybody))
+    return Route("/ui/static/{name}", page_files.guarded(answer, public=public))
 
 
 async def _events(feed: Feed, request: Request) -> Response:

@@ -1,7 +1,7 @@
 """The model for CP-SAT: how many pods of each group are on each node, and how many are left over.
 
 A group is the pods of one template, or those of several templates that are alike (`smaller_tasks`); a node can represent a class of nodes.
-`Room` has what groups ask for and what each node has for them. Of devices it is how many fit each request alone. Its result is never too
+`Room` has what groups request and what each node has for them. Of devices it is how many fit each request alone. Its result is never too
 low: constraints, counters that devices share and requests that compete for the same devices are left to the chain, and so are alternatives,
 `All`, claims of several pods and devices that can be shared.
 """
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.plugins.devices.requests import KnownDemands
-from wharfinger.framework.plugins.devices.shortage import funnels
+from wharfinger.framework.plugins.devices.shortage import devices_by_condition
 from wharfinger.framework.plugins.node_resources import NodeResourcesFit
 from wharfinger.model import objects
 from wharfinger.model.state.device_states import DeviceStates
@@ -125,12 +125,12 @@ class Model:
             self._model.add_hint(variable, places.get(place, 0))
 
     def move_few(self) -> None:
-        """From now on, look for the solution with the fewest moves; the last solution is where the search begins."""
+        """Look for the solution with the fewest moves from now on, beginning with the last solution."""
         self.hint(self._last)
         self._model.maximize(sum(self._stays.values()))
 
     def guard(self, guarded: Solution, most: int) -> None:
-        """At most `most` of the guarded pods of each group on each node may leave together; the others of a group leave first."""
+        """Let at most `most` of the guarded pods of each group on each node leave together; the others of a group leave first."""
         leaving = []
         for place, number in guarded.items():
             free = self._here[place] - number
@@ -140,7 +140,7 @@ class Model:
         self._model.add(sum(leaving) <= max(0, most))
 
     def place_all(self, groups: Iterable[bytes]) -> None:
-        """From now on, leave none of these groups over."""
+        """Require a place for every pod of these groups from now on."""
         for group in groups:
             if group in self._left_over:
                 self._model.add(self._left_over[group] == 0)
@@ -276,6 +276,6 @@ def _room_for(asked: str, snapshot: Snapshot) -> list[int | None]:
         state = states.state(number)
         codes = [wanted.pool(pool) for pool in state.node.pools]
         shared = any(device.shareable and device.matches[0] is True for code in codes for device in code.codes)
-        found[number] = None if shared else funnels(wanted, state.node, codes, state.usage)[0].left
+        found[number] = None if shared else devices_by_condition(wanted, state.node, codes, state.usage)[0].left
     wanted.compact()
     return [found[number] for number in ids.tolist()]

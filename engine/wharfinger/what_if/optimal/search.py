@@ -9,7 +9,7 @@ of high priorities as few as possible, then of the next lower one, and so on.
 A small cluster is solved as a whole. In a larger one, a model of classes of nodes is solved first: if it has no solution, there is none.
 Then regions are rearranged, while all other pods stay where they are or where the chain places them; the whole is tried last.
 
-Everything else (affinity to pods, spreading, ports, volumes, what claims ask for together, policies that read pods or metrics) is in the
+Everything else (affinity to pods, spreading, ports, volumes, what claims request together, policies that read pods or metrics) is in the
 chain only: a placement that the chain refuses is excluded, and the search continues. So a plan always holds. The models allow more than the
 chain does; therefore, where one has no solution at all, there is none.
 """

@@ -1,8 +1,9 @@
 """Carries out a plan of moves on a running cluster, one move at a time.
 
-Before the first move the whole plan is rehearsed on the cluster as it is now, and before each other move the next hundred. The plan stops
-with a reason if a pod that is still to move has changed its node, is deleted or would find no node, or if the rest would gain less than was
-planned. A pod may end on another one of several equally good nodes, because its new uid decides; then what counts is what the rest gains.
+Before the first move the whole plan is rehearsed on the present cluster. Before each other move only this move is decided again, as
+long as nothing has changed but by the moves; otherwise the whole rest is rehearsed. The plan stops with a reason if a pod that is still to
+move has changed its node, is deleted or would find no node, or if the rest would gain less than was planned. A pod may end on another one
+of several equally good nodes, because its new uid decides; then what counts is what the rest gains.
 
 Whatever happens, the nodes that were cordoned for the plan are opened again, also when the plan is cancelled. Only a process that is
 killed, or cancelled a second time, leaves them cordoned; `undo` of a later one opens them. To mark these nodes, unlike those that an
@@ -23,34 +24,40 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from msgspec import structs
 
 from wharfinger.errors import WharfingerError
+from wharfinger.event_loop import until
+from wharfinger.framework.plugins.taint_toleration import UNSCHEDULABLE_TAINT
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.language.report import wording
 from wharfinger.model import objects
+from wharfinger.model.objects.node_view import changed_parts
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.what_if.rebalance.draft import Draft
 from wharfinger.what_if.rebalance.movable import Movable
 from wharfinger.what_if.rebalance.plan import CONSOLIDATING, Goal, Move, PlanOptions, decided_without_pod, value_of, violation
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
+    from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.ports import Clock
     from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.what_if.rebalance.watched_cluster import Change, WatchedCluster
 
-POLL_SECONDS = 0.1
+LOOK_SECONDS = 1.0
+"""Seconds after which a wait looks again at the cluster if no watch event has come."""
 RETRY_SECONDS = 1.0
 TIMEOUT = 300.0
 """Seconds to wait for a write to be accepted, and for a pod to be placed again."""
-MOVES_REHEARSED = 100
-"""Moves that are rehearsed before each move; before the first one it is the whole plan."""
 CONCURRENT_CORDONS = 16
 """Nodes that are cordoned or opened at the same time."""
 UNPLACED_SECONDS = 30.0
 """Seconds for which the scheduler may report that the replacement of an evicted pod finds no node, before the plan stops."""
 TOLERANCE = 1e-6
 CORDONED_BY = "wharfinger.dev/cordoned-by"
+ENFORCED = frozenset({"PodDisruptionBudget"})
+"""Kinds that no placement depends on: the Eviction API itself keeps to them."""
 MAX_NAMED = 5
 UNDO = "wharf rebalance --live --undo-cordons"
 
@@ -111,53 +118,6 @@ class CarriedOut:
         return bool(self.evicted or self.closed)
 
 
-class WatchedCluster:
-    """The cluster as it is watched: a ClusterSink that keeps a state, and the pods by uid, those without a node too."""
-
-    def __init__(self) -> None:
-        self.state = ClusterState()
-        self.pods: dict[str, PodView] = {}
-        self._keys: dict[str, set[str]] = {}
-
-    def upsert(self, kind: str, obj: Any) -> None:
-        """Takes over an object that was added or changed."""
-        self._keys.setdefault(kind, set()).add(_identity(obj))
-        if isinstance(obj, objects.Pod):
-            view = PodView(obj)
-            self.pods[view.uid] = view
-        self.state.put(obj)
-
-    def delete(self, kind: str, obj: Any) -> None:
-        """Removes an object."""
-        self._drop(kind, _identity(obj))
-
-    def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Makes these objects all that there are of a kind."""
-        for gone in self._keys.get(kind, set()) - {_identity(obj) for obj in objs}:
-            self._drop(kind, gone)
-        for obj in objs:
-            self.upsert(kind, obj)
-
-    def synced(self, kind: str) -> None:
-        """Does nothing: callers that wait for the lists ask the source."""
-
-    def _drop(self, kind: str, identity: str) -> None:
-        self._keys.get(kind, set()).discard(identity)
-        if kind == "Pod":
-            pod = self.pods.pop(identity, None)
-            if pod is not None:
-                self.state.remove_pod(pod)
-        elif kind == "Node":
-            self.state.remove_node(identity)
-        else:
-            self.state.drop(kind, identity)
-
-
-def _identity(obj: Any) -> str:
-    """The uid of a pod, of other objects their key."""
-    return PodView(obj).uid if isinstance(obj, objects.Pod) else objects.key_of(obj)
-
-
 class _Stopped(Exception):
     """The plan cannot continue; the message has the reason."""
 
@@ -197,6 +157,9 @@ class PlanExecution:
         self._report = report
         self._ours: set[str] = set()  # the nodes that are cordoned for the plan
         self._landings: list[Landing] = []
+        self._ending: dict[str, PodView] = {}  # evicted pods that may still be there
+        self._expected: dict[str, str] = {}  # the nodes of the last rehearsal, by the uid of the pod that moves there
+        self._replacements: dict[str, tuple[PodView, str]] = {}  # by uid: of which pod, and its expected node
         self._draft = Draft(chain, live.state)  # kept, and with it what it has evaluated
         self._leaving: Move | None = None  # whose pod is being evicted, or has no replacement yet
         self._evictions = 0
@@ -215,7 +178,8 @@ class PlanExecution:
             return CarriedOut(landings=(), left=tuple(moves), stopped=stopped, closed=())
         try:
             for place, move in enumerate(moves):
-                stopped = self.objection(moves[place:] if place == 0 else moves[place : place + MOVES_REHEARSED])
+                if place == 0 or not self._is_as_expected(move):
+                    stopped = self.objection(moves[place:])
                 if stopped is not None:
                     break
                 await self._step(move)
@@ -241,7 +205,7 @@ class PlanExecution:
         )
 
     def _interrupted(self) -> str:
-        """What a plan that is cancelled now leaves to others."""
+        """The state in which a plan that is cancelled now leaves the cluster."""
         if self._leaving is None:
             return "no evicted pod is without a replacement"
         was = "was" if self._evictions > len(self._landings) else "may have been"
@@ -257,16 +221,18 @@ class PlanExecution:
     # ── does the plan still hold? ──
 
     def objection(self, moves: Sequence[Move]) -> str | None:
-        """Why these moves, in order, are no longer what was planned on the cluster as it is now; None if they are."""
+        """The reason why these moves, in order, are no longer the plan on the present cluster; None if they are."""
         draft = self._draft
         snapshot = draft.snapshot
+        self._was_changed()  # what has changed until now is rehearsed
+        others = {name: by for name, by in left_cordons(snapshot).items() if by != self._by}
+        if others:
+            return cordon_hint(others)
         closed = frozenset(snapshot.names[row] for row in np.flatnonzero(snapshot.unschedulable).tolist()) - self._ours
         if self._exact and not self._landings and (why := self._unmovable(moves, draft)) is not None:
             return why
         try:
-            for landing in self._landings:
-                if draft.snapshot.placed(landing.move.uid) is not None:  # still ending
-                    draft.evict(self._live.pods[landing.move.uid])
+            self._evict_ending()
             before = self._totals(moves, draft, closed)
             why = next(
                 (why for place, move in enumerate(moves) if (why := self._move_or_reason(draft, move, first=place == 0)) is not None), None
@@ -275,8 +241,61 @@ class PlanExecution:
         finally:
             draft.back_to(0)
 
+    def _evict_ending(self) -> None:
+        """Takes evicted pods that are still there off their nodes, in the draft."""
+        for uid, pod in [*self._ending.items()]:
+            if uid not in self._live.pods:
+                del self._ending[uid]
+            elif self._draft.snapshot.placed(uid) is not None:
+                self._draft.evict(pod)
+
+    def _is_as_expected(self, move: Move) -> bool:
+        """True if nothing has changed since the last rehearsal but by the moves, and this one still goes where it went in that."""
+        pod = self._live.pods.get(move.uid)
+        if self._was_changed() or pod is None:
+            return False
+        draft = self._draft
+        try:
+            self._evict_ending()
+            return _changed(draft, move) is None and self._expected.get(move.uid) in self._decided(draft, move, pod).equal_nodes
+        finally:
+            draft.back_to(0)
+
+    def _was_changed(self) -> bool:
+        """True if the cluster has changed since the last call, otherwise than by the moves."""
+        return not all(map(self._is_planned, self._live.changes()))
+
+    def _is_planned(self, change: Change) -> bool:
+        """True if a change is one that the moves make, or one that no decision reads."""
+        if change.kind == "Node":
+            return self._is_own_cordon(change.before, change.now)
+        if change.kind == "Pod":
+            return self._is_own_move(change.before, change.now)
+        return change.kind in ENFORCED or _content(change.before) == _content(change.now)
+
+    def _is_own_cordon(self, before: objects.Node | None, now: objects.Node | None) -> bool:
+        """True if a node differs by a cordon of this plan at most, and is cordoned by it exactly if it should be."""
+        if before is None or now is None or self._is_cordoned(now) != (now.metadata.name in self._ours):
+            return before is now
+        closed = [node.spec.unschedulable and not self._is_cordoned(node) for node in (before, now)]  # by others
+        return closed[0] == closed[1] and not changed_parts(_opened(before), _opened(now))
+
+    def _is_cordoned(self, node: objects.Node) -> bool:
+        return node.spec.unschedulable and node.metadata.annotations.get(CORDONED_BY) == self._by
+
+    def _is_own_move(self, before: objects.Pod | None, now: objects.Pod | None) -> bool:
+        """True if a pod is one that the plan has evicted, its replacement on the expected node, or takes room just as it did."""
+        then, place = _place(before), _place(now)
+        if then == place or (before is not None and PodView(before).uid in self._ending):
+            return True
+        if then is not None or now is None:
+            return False
+        arrived = PodView(now)
+        evicted, node = self._replacements.get(arrived.uid, (None, ""))
+        return evicted is not None and arrived.node_name == node and arrived.demand == evicted.demand
+
     def _unmovable(self, moves: Sequence[Move], draft: Draft) -> str | None:
-        """Why a pod of these moves, if it is where it was, may not move any more; None if all may."""
+        """The reason why a pod of these moves, on its old node, may no longer move; None if all may."""
         rules = Movable(self._chain, draft.snapshot, self._plan_options.limits)
         for move in moves:
             pod = self._live.pods.get(move.uid)
@@ -297,13 +316,25 @@ class PlanExecution:
         return None
 
     def _move_or_reason(self, draft: Draft, move: Move, *, first: bool) -> str | None:
-        """Why a move is not possible on the draft any more; otherwise the draft is changed by it."""
+        """The reason why a move is no longer possible on the draft; otherwise the draft is changed by it."""
         changed = _changed(draft, move)
         if changed is not None:
             return changed
         pod = self._live.pods[move.uid]
         if move.goal is Goal.VIOLATIONS and decided_without_pod(draft, pod, violation) is None:
             return f"pod {move.pod} is on a node that no rule rejects any more"
+        decision = self._decided(draft, move, pod)
+        if decision.node is None:
+            return f"pod {move.pod} would find no place: {decision.message}"
+        as_planned = move.target in decision.equal_nodes
+        if (first or self._exact) and not as_planned and all(landing.node == landing.move.target for landing in self._landings):
+            return f"pod {move.pod} would go to {decision.node}, not to {move.target} as planned"
+        target = self._expected[move.uid] = move.target if as_planned else decision.node
+        draft.place(decision.pod, target, decision.claims_at(target))
+        return None
+
+    def _decided(self, draft: Draft, move: Move, pod: PodView) -> Decision:
+        """The decision about the pod of a move, made again, once the draft is changed as the cluster is for the move."""
         for name in move.uncordon:
             if name in draft.cordoned:
                 draft.uncordon([name])
@@ -312,16 +343,7 @@ class PlanExecution:
         for name in move.cordon:
             draft.cordon(name)
         draft.evict(pod)
-        again = draft.claimed(draft.recreated(pod))
-        decision = draft.decide(again)
-        if decision.node is None:
-            return f"pod {move.pod} would find no place: {decision.message}"
-        as_planned = move.target in {ranked.node for ranked in decision.ranking(decision.ties)}
-        if (first or self._exact) and not as_planned and all(landing.node == landing.move.target for landing in self._landings):
-            return f"pod {move.pod} would go to {decision.node}, not to {move.target} as planned"
-        target = move.target if as_planned else decision.node
-        draft.place(again, target, decision.claims_at(target))
-        return None
+        return draft.decide(draft.claimed(draft.recreated(pod)))
 
     # ── one move ──
 
@@ -331,22 +353,25 @@ class PlanExecution:
         pod = self._live.pods.get(move.uid)
         if pod is None or pod.terminating:
             raise _Stopped(_gone(move))
-        known = {other.uid for other in self._siblings(pod)}
+        known = frozenset(self._live.siblings(pod))
         self._leaving = move
+        self._ending[pod.uid] = pod
         await self._evicted(pod)
         replacement = await self._replacement(pod, known)
+        self._replacements[replacement.uid] = pod, self._expected[move.uid]
         self._leaving = None
         self._landings.append(Landing(move=move, pod=replacement.key, node=replacement.node_name))
         elsewhere = "" if replacement.node_name == move.target else f", planned was {move.target}"
         self._report(f"{move.pod}: {move.source} → {replacement.node_name} ({replacement.key}{elsewhere})")
 
-    async def _replacement(self, pod: PodView, known: set[str]) -> PodView:
+    async def _replacement(self, pod: PodView, known: frozenset[str]) -> PodView:
         """The replacement of an evicted pod, once it has a node; raises _Stopped if there is no node."""
         unplaced_since = math.inf
 
         def placed() -> PodView | None:
             nonlocal unplaced_since
-            new = [other for other in self._siblings(pod) if other.uid not in known]
+            siblings = self._live.siblings(pod)
+            new = [siblings[uid] for uid in siblings.keys() - known]
             bound = next((other for other in new if other.node_name), None)
             why = "" if bound is not None else next((why for other in new if (why := other.object.status.unschedulable)), "")
             now = self._clock.monotonic()
@@ -357,13 +382,6 @@ class PlanExecution:
 
         found: PodView = await self._awaited(placed, f"pod {pod.key} was evicted, and no replacement has a node")
         return found
-
-    def _siblings(self, pod: PodView) -> list[PodView]:
-        """The pods of the same controller."""
-        owner = pod.controller
-        if owner is None:
-            return []
-        return [other for other in self._live.pods.values() if other.namespace == pod.namespace and _same(other.controller, owner)]
 
     async def _evicted(self, pod: PodView) -> None:
         """Returns when the pod is deleted or terminating."""
@@ -461,16 +479,17 @@ class PlanExecution:
 
     async def _awaited(self, look: Callable[[], Any], what: str) -> Any:
         """The first result of `look` that is not None; raises _Stopped after the timeout."""
-        until = self._clock.monotonic() + self._patience
+        ends_at = self._clock.monotonic() + self._patience
         while (found := look()) is None:
-            if self._clock.monotonic() > until:
+            if self._clock.monotonic() > ends_at:
                 raise _Stopped(f"{what} after {self._patience:g} s")
-            await self._clock.sleep(POLL_SECONDS)
+            self._live.changed.clear()
+            await until(self._live.changed, self._clock, LOOK_SECONDS)
         return found
 
 
 def _changed(draft: Draft, move: Move) -> str | None:
-    """Why the pod or the nodes of a move are not what they were when it was planned; None if they are."""
+    """The change of the pod or the nodes of a move since it was planned; None if there is none."""
     placed = draft.snapshot.placed(move.uid)
     if placed is None or placed[1].terminating:
         return _gone(move)
@@ -486,5 +505,22 @@ def _gone(move: Move) -> str:
     return f"pod {move.pod} is gone, or being deleted"
 
 
-def _same(owner: objects.OwnerReference | None, other: objects.OwnerReference) -> bool:
-    return owner is not None and (owner.kind, owner.name, owner.uid) == (other.kind, other.name, other.uid)
+def _opened(node: objects.Node) -> objects.Node:
+    """The node without a cordon, its taint and its author."""
+    annotations = {name: text for name, text in node.metadata.annotations.items() if name != CORDONED_BY}
+    taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT.key)
+    metadata, spec = structs.replace(node.metadata, annotations=annotations), structs.replace(node.spec, unschedulable=False, taints=taints)
+    return structs.replace(node, metadata=metadata, spec=spec)
+
+
+def _place(pod: objects.Pod | None) -> tuple[str, str, bytes] | None:
+    """The node that a pod takes or is nominated for, with all that decisions read of it; None if it takes no room."""
+    if pod is None:
+        return None
+    view = PodView(pod)
+    return None if view.finished or not (view.node_name or view.nominated_node) else (view.node_name, view.nominated_node, view.template)
+
+
+def _content(obj: Any) -> Any:
+    """The object without the version that every write changes."""
+    return None if obj is None else structs.replace(obj, metadata=structs.replace(obj.metadata, resource_version=""))

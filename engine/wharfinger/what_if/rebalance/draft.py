@@ -161,7 +161,7 @@ class Draft:
         """Moves a pod to an acceptable node; None if there is none, and then nothing has changed.
 
         The nodes of `kept` stay cordoned, and the pod's own node is cordoned while it moves. Other nodes that are cordoned are opened if
-        they are acceptable. `wanted` chooses among the acceptable nodes, and the chain's own choice is taken where it cannot be had.
+        they are acceptable. `wanted` chooses among the acceptable nodes, and the chain's own choice is taken where it is not available.
         """
         mark = self.mark()
         source = self.evict(pod)
@@ -187,7 +187,7 @@ class Draft:
         return None
 
     def claimed(self, pending: PodView) -> PodView:
-        """The pod with claims made of the templates that it names."""
+        """The pod with claims made from the templates that it names."""
         return device_claims.with_made_claims(self.state, pending, self._put)
 
     def _put(self, obj: objects.AnyObject) -> None:
@@ -221,9 +221,7 @@ class Draft:
 
 def _equal_but_not_acceptable(decision: Decision, snapshot: Snapshot, mask: Mask) -> list[str]:
     """The nodes that are as good as the chosen one, but not acceptable: the new uid of the moved pod may choose one of them."""
-    if decision.ties < 2:
-        return []
-    return [ranked.node for ranked in decision.ranking(decision.ties) if not mask[snapshot.row(ranked.node)]]
+    return [name for name in decision.equal_nodes if not mask[snapshot.row(name)]]
 
 
 def _above(decision: Decision, snapshot: Snapshot, target: str | None, mask: Mask, most: int) -> Iterator[str]:

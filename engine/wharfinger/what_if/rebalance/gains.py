@@ -135,7 +135,7 @@ class FreeUnits:
         return np.asarray(np.maximum(left, 0))
 
     def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
-        """For each further unit the sets of the fewest pods that make it free: at most `MAX_CHOICES`, those that ask for least first.
+        """The smallest sets of pods that make each further unit free: at most `MAX_CHOICES`, the smallest requests first.
 
         Of sets of equal pods one is enough, and where there are too many ways only the largest pods are looked at.
         """
@@ -305,13 +305,13 @@ class Search:
         return [row for row, name in enumerate(self.draft.snapshot.names) if name not in self.closed]
 
     def movable(self, rows: Iterable[int]) -> Iterator[tuple[int, list[PodView]]]:
-        """For each of some nodes its row and the pods that may move from there and have not been moved yet."""
+        """The row of each of some nodes, and the pods that may move from there and have not been moved yet."""
         moved = {move.pod.uid for move in self.draft.moves}
         for row in rows:
             yield row, [pod for pod in self.draft.snapshot.pods_on(row) if pod.uid not in moved and self._may_move(pod)]
 
     def size(self, pods: Sequence[PodView]) -> float:
-        """The sum of what pods ask for, each as the largest fraction of what the largest node has."""
+        """The sum of what pods request, each as the largest fraction of what the largest node has."""
         snapshot = self.draft.snapshot
         fractions = [
             max(

@@ -59,7 +59,7 @@ class KeptPlan(msgspec.Struct, frozen=True):
         return PlanOptions(goals=tuple(dict.fromkeys(goal.goal for goal in self.goals)), unit=self.unit, limits=limits)
 
     def staleness(self, chain: Chain, state: ClusterState) -> str | None:
-        """Why the plan is not for these policies, settings and nodes; None if it is. Pods are looked at when it is carried out."""
+        """The reason why the plan does not fit these policies, settings and nodes; None if it does. Each move checks its pods."""
         if self.revisions.policies != chain.policy_revision:
             return f"it was made with policies of revision {self.revisions.policies}, and they are at {chain.policy_revision} now"
         if self.revisions.chain != chain.revision:

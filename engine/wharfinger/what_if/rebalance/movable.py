@@ -10,6 +10,7 @@ group apart. A member of another group moves as any pod.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from wharfinger.what_if.leaving_pods import Evictions, staying
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
+    from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -26,6 +28,11 @@ SYSTEM = "kube-system"
 NOT_SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 CRITICAL = 2_000_000_000
 """The priority of system-cluster-critical; no PriorityClass of a user is above 1,000,000,000."""
+
+
+def namespaces_without_pods(names: Iterable[str], pods: Iterable[objects.Pod]) -> list[str]:
+    """The names of namespaces in which none of these pods is, sorted."""
+    return sorted(set(names) - {pod.metadata.namespace or "default" for pod in pods})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +60,11 @@ class Movable:
         self._groups = GroupIndex(snapshot.objects, rule_of_policies(chain.policies, lambda: snapshot))
 
     def reason_to_stay(self, pod: PodView) -> str | None:
-        """Why the pod must stay, in words that many pods share; None if it may move."""
+        """The reason why the pod must stay, in words that many pods share; None if it may move."""
         return self._not_by_kind(pod) or self._not_by_group(pod) or self._not_by_limits(pod) or self._not_now(pod)
 
     def _not_by_group(self, pod: PodView) -> str | None:
-        """Why the group of the pod keeps it."""
+        """The reason of the pod's group not to move it."""
         key = self._groups.put(pod)
         terms = None if key is None else self._groups.terms(key)
         if terms is None:
@@ -69,7 +76,7 @@ class Movable:
 
     @staticmethod
     def _not_by_kind(pod: PodView) -> str | None:
-        """Why a pod like this never moves."""
+        """The reason why such a pod never moves."""
         owner = pod.controller
         if staying(pod):
             return staying(pod)
@@ -82,7 +89,7 @@ class Movable:
         return f"it has the annotation {NOT_SAFE}: false" if pod.annotations.get(NOT_SAFE) == "false" else None
 
     def _not_by_limits(self, pod: PodView) -> str | None:
-        """Why the user excluded the pod from moving."""
+        """The option of the user that excludes the pod."""
         limits = self._limits
         if limits.namespaces and pod.namespace not in limits.namespaces:
             return "it is of another namespace"
@@ -96,7 +103,7 @@ class Movable:
         return f"it is younger than {limits.min_age_seconds:g} s" if young else None
 
     def _not_now(self, pod: PodView) -> str | None:
-        """Why the pod cannot move as things are."""
+        """The reason why the pod cannot move at present."""
         if pod.terminating:
             return "it is being deleted"
         if not self._chain.lineup(pod, self._snapshot).evictable(pod, self._snapshot).among([pod]):

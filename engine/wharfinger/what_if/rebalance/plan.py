@@ -356,7 +356,7 @@ Found = TypeVar("Found")
 
 
 def decided_without_pod(draft: Draft, pod: PodView, question: Callable[[Decision, str], Found]) -> Found:
-    """The answer to a question about the decision for the pod, made anew, and its present node, as if this were open; nothing changes."""
+    """The answer to a question about the decision for the pod, made again, and its present node, as if this were open; nothing changes."""
     mark = draft.mark()
     source = draft.evict(pod)
     draft.lift(source)
@@ -366,7 +366,7 @@ def decided_without_pod(draft: Draft, pod: PodView, question: Callable[[Decision
 
 
 def violation(decision: Decision, source: str) -> str | None:
-    """Why the pod's own node would be rejected for it now; None if it would not be."""
+    """The reason why the pod's own node would be rejected for it now; None if it would not be."""
     return next(iter(decision.rejections_at(source)), None)
 
 

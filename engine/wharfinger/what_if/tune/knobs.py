@@ -34,7 +34,7 @@ EXPLICIT = "="
 class Knob:
     """A number of a policy: `low + step * k` in base units, k from 0 to `steps`; `start` and `end` are its offsets in the text of `source`.
 
-    `lead` is written before a weight where that is not there yet. `in_block`: the number needs a `base kubernetes` block around it.
+    `lead` is written before a weight where that does not exist yet. `in_block`: the number needs a `base kubernetes` block around it.
     """
 
     name: str
@@ -90,7 +90,8 @@ def found(policies: Sequence[CompiledPolicy], chain: Chain, *, kubernetes: bool 
 def chosen(knobs: Sequence[Knob], wanted: Sequence[str], policies: Sequence[CompiledPolicy]) -> tuple[Knob, ...]:
     """The knobs that are wanted, each `NAME` or `NAME=LOW..HIGH`; all without any.
 
-    A name may leave the policy out where that is clear. UnknownObject for a name that is not there, UsageError for a range that cannot be.
+    A name may leave the policy out where that is clear. UnknownObject for a name that does not exist, UsageError for a range that cannot
+    be.
     """
     if not wanted:
         return tuple(knobs)

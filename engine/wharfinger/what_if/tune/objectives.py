@@ -4,9 +4,9 @@
     evicted              pods that preemption evicted
     moves                pods that were on a node before and end on another one, or on none; in a decision log: decisions with another node
     nodes_touched        nodes with at least one pod
-    unallocated:RESOURCE the part of what the nodes offer that no pod asks for, 0 to 1
+    unallocated:RESOURCE the part of what the nodes offer that no pod requests, 0 to 1
     gpu_unallocated      the same for GPUs
-    imbalance:LABEL      how unlike the nodes with different values of a label are used: the part of the CPU that pods ask for, most minus
+    imbalance:LABEL      how unlike the nodes with different values of a label are used: the part of the CPU that pods request, most minus
                          least (or of the memory, where that is more); `zone` and `region` stand for Kubernetes' own labels
 
 An expression has `+ - * /`, parentheses, numbers, `min` and `max`, with a space around `/`.

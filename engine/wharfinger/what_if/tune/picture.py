@@ -56,14 +56,16 @@ def _charts(found: Tuned) -> Iterator[_Chart]:
     if len(names) == 1:
         points = [(float(max(trial.number, 0)), trial.objectives[0], trial) for trial in drawn]
         best = itertools.accumulate((y for _, y, _ in points), min)
-        yield _Chart(across="trial", up=names[0], points=points, line=_stairs([(x, y) for (x, _, _), y in zip(points, best, strict=True)]))
+        yield _Chart(
+            across="trial", up=names[0], points=points, line=_step_corners([(x, y) for (x, _, _), y in zip(points, best, strict=True)])
+        )
         return
     for number, name in enumerate(names[1:], start=1):
         points = [(trial.objectives[0], trial.objectives[number], trial) for trial in drawn]
-        yield _Chart(across=names[0], up=name, points=points, line=_stairs(_staircase((x, y) for x, y, _ in points)))
+        yield _Chart(across=names[0], up=name, points=points, line=_step_corners(_pareto_front((x, y) for x, y, _ in points)))
 
 
-def _staircase(points: Iterator[tuple[float, float]]) -> list[tuple[float, float]]:
+def _pareto_front(points: Iterator[tuple[float, float]]) -> list[tuple[float, float]]:
     """The points that no other beats in both directions, from left to right."""
     corners: list[tuple[float, float]] = []
     for x, y in sorted(points):
@@ -72,7 +74,7 @@ def _staircase(points: Iterator[tuple[float, float]]) -> list[tuple[float, float
     return corners
 
 
-def _stairs(corners: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _step_corners(corners: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The corners with a step between each two."""
     steps = [corner for left, right in itertools.pairwise(corners) for corner in (left, (right[0], left[1]))]
     return [*steps, *corners[-1:]]
@@ -125,7 +127,7 @@ def shown(value: float) -> str:
 
 
 class _Axis:
-    """From values to places on the page, with a margin on both sides."""
+    """Maps values to positions on the page, with a margin on both sides."""
 
     def __init__(self, values: Sequence[float], start: float, end: float) -> None:
         low, high = (min(values), max(values)) if values else (0.0, 1.0)

@@ -68,11 +68,11 @@ class Waiting:
         drawn = random.Random(seed).choices(self.pods, k=max(0, round(len(self.pods) * (factor - 1)))) if self.pods else []
         return replace(self, pods=(*self.pods, *(_copy(pod, number) for number, pod in enumerate(drawn))))
 
-    def parted(self, share: float, seed: int) -> tuple[Waiting, Waiting]:
+    def split(self, share: float, seed: int) -> tuple[Waiting, Waiting]:
         """(the part to search on, the part that is held out); the second has this share of the nodes and of the pods."""
         nodes = self.cluster.nodes
-        kept = _dealt([(node.metadata.name, _size(node)) for node in nodes], share, seed)
-        pods = _dealt([(pod.uid, sorted(pod.requests.items())) for pod in self.pods if pod.uid not in self.former], share, seed)
+        kept = _held_out_names([(node.metadata.name, _size(node)) for node in nodes], share, seed)
+        pods = _held_out_names([(pod.uid, sorted(pod.requests.items())) for pod in self.pods if pod.uid not in self.former], share, seed)
         pods |= {uid for uid, node in self.former.items() if node in kept}
         names = {node.metadata.name for node in nodes}
         return self._part(names - kept, {pod.uid for pod in self.pods} - pods), self._part(kept, pods)
@@ -95,7 +95,7 @@ def waiting(title: str, state: ClusterState, pods: Sequence[PodView], config: Ch
 
 
 def with_running_pods_pending(workload: Waiting, words: Sequence[str]) -> Waiting:
-    """The workload with running pods to be placed anew too, in order of age; `words` as of `replaced_pods`, which raises for some."""
+    """The workload with running pods to be placed again too, in order of age; `words` as of `replaced_pods`, which raises for some."""
     whole = workload.cluster
     replaced = {pod.uid: pod for pod in replaced_pods(restored(whole, workload.now), words)}
     former = {pod.uid: name for pod, name in zip(whole.pods, whole.names, strict=True) if pod.uid in replaced}
@@ -118,7 +118,7 @@ def _size(node: kubernetes.Node) -> list[tuple[str, str]]:
     return sorted((resource, str(amount)) for resource, amount in node.status.allocatable.items())
 
 
-def _dealt(members: Iterable[tuple[str, Sequence[object]]], share: float, seed: int) -> set[str]:
+def _held_out_names(members: Iterable[tuple[str, Sequence[object]]], share: float, seed: int) -> set[str]:
     """A share of the members (name, size), dealt out so that both parts have the same sizes as far as possible."""
     ordered = sorted(members, key=lambda member: (list(map(str, member[1])), hashlib.sha256(f"{seed} {member[0]}".encode()).digest()))
     return {name for place, (name, _) in enumerate(ordered) if int((place + 1) * share) > int(place * share)}
@@ -162,7 +162,7 @@ class Recorded:
                 replay.playback.take(line)
         return replay.measured(names)
 
-    def parted(self, share: float, _seed: int) -> tuple[Recorded, Recorded]:
+    def split(self, share: float, _seed: int) -> tuple[Recorded, Recorded]:
         """(the earlier decisions, the later ones, which are this share)."""
         middle = self.last - int((self.last - self.first) * share)
         return replace(self, last=middle), replace(self, first=middle)
@@ -188,7 +188,7 @@ def is_log(path: str) -> bool:
 
 
 def prepared(workload: Waiting | Recorded, words: Sequence[str], load: float, seed: int) -> Waiting | Recorded:
-    """The workload with running pods placed anew that `words` name (as of `replaced_pods`), and `load` times as many pods.
+    """The workload with running pods placed again that `words` name (as of `replaced_pods`), and `load` times as many pods.
 
     UsageError for one without pods to place, for a log, which has its own arrivals, and for a load below 1.
     """
@@ -200,16 +200,16 @@ def prepared(workload: Waiting | Recorded, words: Sequence[str], load: float, se
         return workload
     whole = with_running_pods_pending(workload, words) if words else workload
     if not whole.pods:
-        hint = "nor running ones that could be placed anew" if words else "its running pods are placed anew with replace all"
+        hint = "nor running ones that could be placed again" if words else "its running pods are placed again with replace all"
         raise UsageError(f"{whole.title}: there are no pods to place; {hint}")
     return whole.loaded(load, seed)
 
 
-def parted(workloads: Sequence[Waiting | Recorded], share: float, seed: int) -> tuple[list[Waiting | Recorded], list[Waiting | Recorded]]:
+def split(workloads: Sequence[Waiting | Recorded], share: float, seed: int) -> tuple[list[Waiting | Recorded], list[Waiting | Recorded]]:
     """(the parts to search on, the parts that are held out); nothing is held out for a share of 0."""
     if not share:
         return list(workloads), []
-    parts = [workload.parted(share, seed) for workload in workloads]
+    parts = [workload.split(share, seed) for workload in workloads]
     return [part for part, _ in parts], [part for _, part in parts]
 
 

@@ -1,4 +1,4 @@
-"""What `wharf check` and `wharf test` print for pipelines: SARIF that its schema accepts, and workflow commands that GitHub can read."""
+"""The output of `wharf check` and `wharf test` for pipelines: SARIF that its schema accepts, and workflow commands that GitHub can read."""
 
 import json
 import re

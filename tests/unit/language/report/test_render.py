@@ -1,4 +1,4 @@
-"""How findings look."""
+"""The layout of findings."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a finding suggests, put in its place, mends it."""
+"""The suggestion of a finding, put in its place, fixes it."""
 
 import pytest
 

@@ -73,7 +73,7 @@ def test_the_predicate_is_asked_for_every_pod_where_that_matters():
     assert found.by_node.tolist() == [2, 1, 0]
 
 
-def test_a_reader_too_far_behind_counts_anew(monkeypatch):
+def test_a_reader_too_far_behind_counts_again(monkeypatch):
     monkeypatch.setattr(pod_table, "LOG_LIMIT", 4)
     cluster = cluster_of()
     assert siblings(cluster).total == 0

@@ -1,4 +1,4 @@
-"""Who holds the devices of a node."""
+"""The holders of the devices of a node."""
 
 from __future__ import annotations
 

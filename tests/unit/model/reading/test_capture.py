@@ -1,4 +1,4 @@
-"""What is written of a capture is what is read again."""
+"""A captured cluster that was written is read again unchanged."""
 
 import gzip
 import json

@@ -152,3 +152,21 @@ def test_numbers_of_devices_are_not_negative(kind, text, place):
     with pytest.raises(InvalidObject) as refused:
         decode.decode_json(text.encode(), kind)
     assert f"{place}: expected a whole number >= 0" in str(refused.value)
+
+
+@pytest.mark.parametrize("levels", [1, 900, 10_000])
+@pytest.mark.parametrize("closing", ["[]", "{}"])
+def test_what_is_nested_too_deeply_is_null_and_everything_else_is_read(levels, closing):
+    """Brackets in texts are no levels, and what follows the deep value is read."""
+    first, last = ("[", "]") if closing == "[]" else ('{"k": ', "}")
+    deep = first * levels + '"[{\\"[\\\\"' + last * levels
+    name = '"n]}\\"[{[{"'
+    text = f'{{"metadata": {{"labels": {{"a[": {name}}}, "x": [{deep}, {deep}], "name": {name}}}, "spec": {{"unschedulable": true}}}}'
+    read = node(text)
+    assert (read.metadata.name, read.metadata.labels, read.spec.unschedulable) == ('n]}"[{[{', {"a[": 'n]}"[{[{'}, True)
+
+
+@pytest.mark.parametrize("text", ["[" * 10_000, "[" * 10_000 + "}" * 10_000, '{"a": ' * 10_000 + '"' + "}" * 10_000])
+def test_what_is_nested_too_deeply_and_not_json_is_refused(text):
+    with pytest.raises(InvalidObject, match="not JSON"):
+        node(text)

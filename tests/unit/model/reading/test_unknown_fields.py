@@ -1,9 +1,12 @@
-"""Fields of manifests that Kubernetes does not know are reported with their place and the nearest known one."""
+"""Fields of manifests that Kubernetes does not know, and those that a workload lacks, are reported with their place."""
+
+import json
 
 import pytest
 
+from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
-from wharfinger.model.reading import decode
+from wharfinger.model.reading import decode, files
 
 CONTAINER = {"name": "main", "image": "x", "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]}
 PROBED = {**CONTAINER, "livenessProbe": {"httpGet": {"path": "/", "port": 80, "httpHeaders": [{"name": "a", "value": "b"}]}}}
@@ -76,3 +79,30 @@ def test_very_many_unknown_fields_are_counted():
     warnings = decode.unknown_fields({f"x{number}": 1 for number in range(1000)}, "", "Pod")
     assert len(warnings) == decode.MAX_NAMED + 1
     assert warnings[-1] == "950 more unknown fields"
+
+
+WORKLOADS = {kind: manifest for _, kind, manifest in WELL_WRITTEN if kind != "Pod"}
+
+
+def handed_in(kind, manifest):
+    """The objects of a manifest that a user hands in."""
+    version = next(f"{group}/v1" if group else "v1" for group, known, _ in WELL_WRITTEN if known == kind)
+    written = {"apiVersion": version, "kind": kind, "metadata": {"name": "web"}, **manifest}
+    return files.read_bytes(json.dumps(written).encode(), "web.json", written=True)
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+@pytest.mark.parametrize("left", [None, {}])
+def test_a_workload_that_describes_no_pods_is_refused_with_its_place(kind, left):
+    """The API server refuses it too; without a word, its pods would ask for nothing and fit everywhere."""
+    assert len(handed_in(kind, WORKLOADS[kind])) == 1
+    manifest, path = json.loads(json.dumps(WORKLOADS[kind])), []
+    there = manifest
+    while "template" not in there:
+        path.append(next(name for name in ("spec", "jobTemplate") if name in there))
+        there = there[path[-1]]
+    there["template"] = left
+    where = ".".join([*path, "template"])
+    with pytest.raises(InvalidObject) as refused:
+        handed_in(kind, manifest)
+    assert str(refused.value) == f"web.json ({kind} web): {where}: it is missing; it has the metadata and spec of the pods"

@@ -1,4 +1,4 @@
-"""YAML: aliases work, but what has no end is refused before anybody walks through it; a key is there once where that is asked for."""
+"""YAML: aliases work, but what has no end is refused before anybody walks through it; a key occurs once where that is asked for."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What changes all the time leaves nothing behind: texts, taints, keys of labels and topologies."""
+"""Frequent changes leave nothing behind in memory: texts, taints, keys of labels and topologies."""
 
 from __future__ import annotations
 

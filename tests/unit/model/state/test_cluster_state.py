@@ -229,9 +229,9 @@ def test_a_change_of_a_nomination_is_a_change_of_its_row():
     cluster.nominate(clusters.view("web"), "b")
     assert cluster.snapshot().usage_changes(before).tolist() == [1]
     before = cluster.revision
-    assert cluster.denominate(clusters.view("web"))
+    assert cluster.remove_nomination(clusters.view("web"))
     assert cluster.snapshot().usage_changes(before).tolist() == [1]
-    assert not cluster.denominate(clusters.view("web"))
+    assert not cluster.remove_nomination(clusters.view("web"))
 
 
 def test_from_objects_takes_what_was_read():

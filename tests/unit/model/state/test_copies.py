@@ -19,7 +19,7 @@ def measured():
 
 
 def finished(steps, at_each=lambda: None):
-    """What the steps return; `at_each` is called after each of them."""
+    """The return value of the steps; `at_each` is called after each of them."""
     while True:
         try:
             next(steps)

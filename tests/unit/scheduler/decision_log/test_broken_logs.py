@@ -242,7 +242,7 @@ def test_files_that_several_begin_at_once_are_all_there_and_each_has_one_writer(
     assert sorted(found) == sorted(HEAD + f"{writer} {number} end".encode() for writer in range(8) for number in range(40))
 
 
-def test_an_empty_file_that_was_removed_before_it_was_used_is_begun_anew(path):
+def test_an_empty_file_that_was_removed_before_it_was_used_is_begun_again(path):
     with recorder(path) as (recording, _):
         path.unlink()
         recording.begin()

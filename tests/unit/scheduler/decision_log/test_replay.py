@@ -103,7 +103,7 @@ def test_each_single_change_is_made_again(tmp_path):
             state.add_node(node(name))
         state.update_node(node("n1", cpu="9"))
         state.nominate(view("a"), "n1")
-        state.denominate(view("a"))
+        state.remove_nomination(view("a"))
         state.assume(view("b"), "n1")
         state.forget(view("b"))
         state.assume(view("c"), "n2")

@@ -205,7 +205,7 @@ def test_only_this_machine_may_ask_and_only_with_a_type_that_other_sites_cannot_
     question = {"text": "", "cluster": SMALL, "pod": "shop/query"} if path == "decide" else {"text": ""}
 
     assert post(path, question, client=FAR).status_code == 403
-    assert post(path, question, client=FAR, to_anybody=True).status_code == 200
+    assert post(path, question, client=FAR, public=True).status_code == 200
     assert post(path, question, kind="text/plain").status_code == 415
     assert post(path, b"{").status_code == 400
     assert post(path, b" " * (2**20 + 1)).status_code == 413

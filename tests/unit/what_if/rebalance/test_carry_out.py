@@ -18,9 +18,10 @@ from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.what_if.leaving_pods import cordoned
-from wharfinger.what_if.rebalance.carry_out import CONCURRENT_CORDONS, CORDONED_BY, PlanExecution, WatchedCluster, left_cordons
+from wharfinger.what_if.rebalance.carry_out import CONCURRENT_CORDONS, CORDONED_BY, PlanExecution, left_cordons
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, Move, PlanOptions, rebalance
+from wharfinger.what_if.rebalance.watched_cluster import WatchedCluster
 
 CHAIN = assemble()
 
@@ -408,3 +409,73 @@ def test_a_plan_that_opens_the_cordon_of_an_administrator_is_not_carried_out(wor
 def test_a_plan_whose_pod_has_another_name_is_refused(world, plan):
     moves = [dataclasses.replace(plan.moves[0], pod="default/other"), *plan.moves[1:]]
     assert carrying(world).objection(moves) == "the pod of uid uid-one is default/one, not default/other as planned"
+
+
+def rehearsed(world, plan, before_write):
+    """The numbers of moves of each rehearsal, while the plan is carried out on a cluster where something else happens."""
+    carrier = carrying(world)
+    objection, found = carrier.objection, []
+
+    def counted(moves):
+        found.append(len(moves))
+        return objection(moves)
+
+    carrier.objection = counted
+    world.before_write = before_write
+    done = asyncio.run(carrier.run(plan.moves))
+    return found, done
+
+
+def beside(name, **more):
+    """A pod that no plan moves, on a node that no plan empties."""
+    return decode.convert(pod(name, on="c", requests={"cpu": "100m"}, **more), objects.Pod)
+
+
+def heartbeat(node):
+    """The node as it is written again without a change."""
+    return structs.replace(node, metadata=structs.replace(node.metadata, resource_version="again"))
+
+
+@pytest.mark.parametrize(
+    ("change", "rehearsals"),
+    [
+        (lambda _live: None, [2]),
+        (lambda live: live.upsert("PodDisruptionBudget", objects.PodDisruptionBudget(metadata=objects.ObjectMeta(name="b"))), [2]),
+        (lambda live: live.upsert("Node", heartbeat(live.state.snapshot().node(2).object)), [2]),
+        (lambda live: live.upsert("Pod", structs.replace(beside("x"), spec=objects.PodSpec())), [2]),
+        (lambda live: live.upsert("Pod", beside("x")), [2, 1]),
+        (lambda live: live.delete("Pod", decode.convert(PODS[2], objects.Pod)), [2, 1]),
+        (lambda live: live.upsert("Node", decode.convert(node("d"), objects.Node)), [2, 1]),
+        (lambda live: live.delete("Node", decode.convert(node("b"), objects.Node)), [2, 1]),
+        (lambda live: live.upsert("Service", objects.Service(metadata=objects.ObjectMeta(name="s"))), [2, 1]),
+    ],
+)
+def test_the_rest_is_rehearsed_only_if_something_else_has_changed(world, plan, change, rehearsals):
+    found, _ = rehearsed(world, plan, lambda what, name: change(world.live) if (what, name) == ("evict", "one") else None)
+    assert found == rehearsals
+
+
+def test_a_node_that_somebody_opens_or_cordons_has_the_rest_rehearsed(world, plan):
+    opened = rehearsed(world, plan, lambda what, name: world.live.upsert("Node", world.nodes["a"]) if what == "evict" else None)
+    assert opened[0] == [2, 1]
+
+
+def test_the_decisions_of_a_plan_grow_with_its_moves_alone():
+    nodes = [node("z", offer={"cpu": "64"}), *(node(f"n{number}") for number in range(24))]
+    pods = [owned(f"p{number}", on=f"n{number}", cpu="1") for number in range(24)] + [pod("big", on="z", requests={"cpu": "1"})]
+    world = World(nodes, pods)
+    plan = rebalance(CHAIN, state(nodes, pods), WISHES)
+    assert len(plan.moves) == 24
+    carrier = carrying(world)
+    assert asyncio.run(carrier.run(plan.moves)).stopped is None
+    assert carrier._draft.decisions == 2 * 24 - 1
+
+
+def test_another_rebalance_that_begins_at_the_same_time_stops_the_plan(world, plan):
+    def other(what, name):
+        if what == "evict":
+            world.live.upsert("Node", closed_by(world.nodes["c"], {CORDONED_BY: "another"}))
+
+    found, done = rehearsed(world, plan, other)
+    assert found == [2, 1]
+    assert "still cordoned by another rebalance (another): c" in done.stopped

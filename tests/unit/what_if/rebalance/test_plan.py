@@ -240,3 +240,13 @@ def test_a_search_that_is_interrupted_leaves_a_plan_that_holds(goal, steps):
     assert [at[move.uid] for move in plan.moves] == [move.target for move in plan.moves]
     closed = {cluster.snapshot().names[row] for row in cluster.snapshot().unschedulable.nonzero()[0]}
     assert closed == set(plan.uncordon)
+
+
+@pytest.mark.parametrize("name", [f"p{number}" for number in range(6)])
+def test_free_nodes_that_a_tie_break_leaves_equal_to_the_target_are_cordoned_and_no_others(name):
+    rank = compiled('policy "rank"\nscore none weight 1000 = 0 * least_allocated()\ntie_break number(node.labels["rank"] ?? "") asc')
+    ranks = {"a": "1", "b": "3", "c": "2", "d": "1", "e": "1"}
+    nodes = [node(each, labels={"rank": rank}, offer={"cpu": "16"}) for each, rank in ranks.items()]
+    there = [pod(f"on-{each}", on=each, requests={"cpu": "1"}) for each in "bcd"]
+    plan = planned(state(nodes, [owned(name, cpu="1"), *there]), Goal.FREE_NODES, policies=[rank])
+    assert [(move.source, move.target, move.cordon, move.ties) for move in plan.moves] == [("a", "d", ("a", "e"), 1)]

@@ -47,7 +47,7 @@ GOALS = ("nodes_touched", "unplaced + 0")
 def tuned(executor=HERE, *, text=TEXT, most=12, seed=0, goals=GOALS, wanted=(), share=0.5):
     shipped = policy(text)
     whole = workloads.waiting("all", state_of(16), pods_of(24, 2), None)
-    searched, held_out = workloads.parted([whole], share, seed)
+    searched, held_out = workloads.split([whole], share, seed)
     numbers = knobs.chosen(knobs.found([shipped], assemble([shipped])), wanted, [shipped])
     return search.tuned([shipped], numbers, list(map(objective, goals)), searched, held_out, executor, most=most, seed=seed)
 
@@ -73,7 +73,7 @@ def test_the_change_is_what_was_tried(found):
     texts = knobs.edited(
         [policy(TEXT).policy.source], found.knobs, {knob.name: value for knob, value in zip(found.knobs, found.best.values, strict=True)}
     )
-    workload, _ = workloads.waiting("all", state_of(16), pods_of(24, 2), None).parted(0.5, 0)
+    workload, _ = workloads.waiting("all", state_of(16), pods_of(24, 2), None).split(0.5, 0)
     measures = workload.measured([policy(texts["mix.policy"])], ["nodes_touched"])
     assert measures["nodes_touched"] == found.best.objectives[0]
 

@@ -1,4 +1,4 @@
-"""What trials place: clusters and decision logs, whole and in parts."""
+"""The workloads of trials: clusters and decision logs, whole and in parts."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ COUNTS = ("unplaced", "evicted", "moves", "nodes_touched")
 def test_both_parts_are_the_whole_and_alike(share, seed, n_nodes, n_pods):
     state = state_of(n_nodes, running=3 * n_nodes)
     whole = workloads.waiting("all", state, pods_of(n_pods, 3), None)
-    searched, held_out = whole.parted(share, seed)
+    searched, held_out = whole.split(share, seed)
     for part in (searched, held_out):
         names = {node.metadata.name for node in part.cluster.nodes}
         assert set(part.cluster.names) <= names
@@ -27,18 +27,18 @@ def test_both_parts_are_the_whole_and_alike(share, seed, n_nodes, n_pods):
     assert len(searched.cluster.pods) + len(held_out.cluster.pods) == len(whole.cluster.pods)
     assert abs(len(held_out.cluster.nodes) - share * n_nodes) <= 1
     assert abs(len(held_out.pods) - share * n_pods) <= 1
-    assert str(whole.parted(share, seed)[0]) == str(searched)
+    assert str(whole.split(share, seed)[0]) == str(searched)
 
 
-def test_running_pods_can_be_placed_anew():
+def test_running_pods_can_be_placed_again():
     state = state_of(10, running=30)
     whole = workloads.waiting("all", state, (), None)
     before = whole.measured([policy()], COUNTS)
-    anew = workloads.with_running_pods_pending(whole, ["all"])
+    fresh = workloads.with_running_pods_pending(whole, ["all"])
     assert before == {"unplaced": 0, "evicted": 0, "moves": 0, "nodes_touched": 10}
-    assert (len(anew.pods), len(anew.cluster.pods)) == (30, 0)
-    assert anew.measured([policy()], COUNTS)["moves"] > 0
-    _, part = anew.parted(0.5, 0)
+    assert (len(fresh.pods), len(fresh.cluster.pods)) == (30, 0)
+    assert fresh.measured([policy()], COUNTS)["moves"] > 0
+    _, part = fresh.split(0.5, 0)
     assert {part.former[pod.uid] for pod in part.pods} <= {node.metadata.name for node in part.cluster.nodes}
 
 
@@ -69,7 +69,7 @@ def test_the_policies_of_a_log_decide_as_they_did(log):
 
 def test_the_later_part_of_a_log_is_held_out(log):
     whole, _ = workloads.recorded(str(log[0]))
-    searched, held_out = whole.parted(0.75, 0)
+    searched, held_out = whole.split(0.75, 0)
     assert (searched.first, searched.last, held_out.last) == (0, held_out.first, whole.last)
     assert held_out.last - held_out.first == int(whole.last * 0.75)
     first = held_out.measured([policy(FIRST)], COUNTS)

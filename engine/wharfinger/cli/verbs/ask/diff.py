@@ -52,7 +52,7 @@ def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
     against: AgainstFlags,
     replace: Annotated[
         list[str] | None,
-        typer.Option("--replace", metavar="PODS", help="Place running pods anew too: all, namespace=NAME or selector=LABELS."),
+        typer.Option("--replace", metavar="PODS", help="Place running pods again too: all, namespace=NAME or selector=LABELS."),
     ] = None,
     log: Annotated[
         str | None, typer.Option("--log", metavar="LOG", help="Compare over the decisions of a log, each on the cluster as it was then.")
@@ -89,7 +89,7 @@ def _over_pods(flags: QuestionFlags, against: AgainstFlags, words: list[str], la
     if before.revision == asked.chain.revision:
         streams.warn(["both sides have the same policies and settings; name the other side with --against"])
     if not asked.pods and not replaced:
-        streams.warn(["there are no pods to place; give some with --pods, or place running ones anew with --replace"])
+        streams.warn(["there are no pods to place; give some with --pods, or place running ones again with --replace"])
     with streams.bar(sys.stderr, "placing on both sides", 2 * (len(asked.pods) + len(replaced))) as advance:
         found = diff(before, asked.chain, asked.cluster.state, asked.pods, replaced=replaced, labels=labels, advance=advance)
     return found, Titles(before=titled, after=_described(asked.chain, flags.config))

@@ -29,7 +29,7 @@ from wharfinger.model.objects import quantity
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.what_if.rebalance.carry_out import CarriedOut, PlanExecution, cordon_hint, left_cordons
 from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
-from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
+from wharfinger.what_if.rebalance.movable import CRITICAL, Limits, namespaces_without_pods
 from wharfinger.what_if.rebalance.plan import DEFAULT_MOVES, NOUNS, Goal, GoalProgress, Move, PlanOptions, Rebalance, rebalance
 
 DEFAULT_AGE = "5m"
@@ -336,8 +336,7 @@ def _refuse(flags: QuestionFlags, goals: list[Goal] | None, cost: float, *, appl
 
 def _known_namespaces(names: frozenset[str], cluster: Cluster) -> None:
     """Raises UsageError for a namespace without pods."""
-    there = {pod.metadata.namespace or "default" for pod in cluster.objects.pods}
-    for name in sorted(names - there):
+    for name in namespaces_without_pods(names, cluster.objects.pods):
         raise UsageError(f"--namespace {name}: the cluster has no pod there")
 
 

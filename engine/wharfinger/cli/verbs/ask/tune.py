@@ -160,7 +160,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     kubernetes: Annotated[bool, typer.Option("--kubernetes", help="Search the weights of Kubernetes' scores too.")] = False,
     replace: Annotated[
         list[str] | None,
-        typer.Option("--replace", metavar="PODS", help="Place running pods anew too: all, namespace=NAME or selector=LABELS."),
+        typer.Option("--replace", metavar="PODS", help="Place running pods again too: all, namespace=NAME or selector=LABELS."),
     ] = None,
     load: Annotated[str, typer.Option("--load", metavar="PERCENT", help="How many pods to place: 130% adds copies of some.")] = "100%",
     n_trials: Annotated[int, typer.Option("--trials", metavar="N", min=1, max=MAX_TRIALS, help="How many trials.")] = search.DEFAULT_TRIALS,
@@ -188,11 +188,11 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if not given:
         raise UsageError("there is nothing to search on; give a cluster with --snapshot or --live, or decision logs with --on")
     prepare = partial(workloads.prepared, words=replace or (), load=_share("--load", load, MAX_LOAD))
-    searched, kept = _parted(given, held_out or ["50%"], config, prepare, seed)
+    searched, kept = _split(given, held_out or ["50%"], config, prepare, seed)
     for path in (patch, draw):
         if path is not None:
             _refuse_folder(Path(path))
-    with streams.bar(sys.stderr, "trials", n_trials, worth=1) as advance:
+    with streams.bar(sys.stderr, "trials", n_trials, min_steps=1) as advance:
         found = search.tuned(policies, numbers, goals, searched, kept, _where(dask, jobs), most=n_trials, seed=seed, advance=advance)
     streams.out(question.rendered(output, lambda: table(found), lambda: _value(found)))  # before a file that cannot be written
     if patch is not None:
@@ -233,7 +233,7 @@ def _workload(path: str, config: ChainConfig | None) -> Workload:
     return workloads.waiting(path, cluster.state, cluster.pending, config)
 
 
-def _parted(
+def _split(
     given: Sequence[Workload], held_out: Sequence[str], config: ChainConfig | None, prepare: Callable[..., Workload], seed: int
 ) -> tuple[list[Workload], list[Workload]]:
     """(data for the search, held-out data): a share of all data, or separate files."""
@@ -242,7 +242,7 @@ def _parted(
     kept = [prepare(_workload(path, config), seed=seed + 1) for path in held_out if path not in shares]
     if (shares and kept) or len(shares) > 1:
         raise UsageError("--held-out is one share of all data, or files; give one of the two")
-    return workloads.parted(searched, _share("--held-out", shares[0], 1), seed) if shares else (searched, kept)
+    return workloads.split(searched, _share("--held-out", shares[0], 1), seed) if shares else (searched, kept)
 
 
 def _share(option: str, text: str, most: float) -> float:
@@ -254,7 +254,7 @@ def _share(option: str, text: str, most: float) -> float:
 
 
 def _where(dask: str | None, jobs: int | None) -> Callable[[SearchSetup], AbstractContextManager[Executor]]:
-    """Where the trials run."""
+    """A text about the place where the trials run."""
     if dask is None:
         return partial(trials.processes, jobs=jobs or cpu_count() or 1)
     if jobs is not None:

@@ -32,8 +32,8 @@ def wharf_lsp(
     $ wharf lsp --snapshot cluster.json.gz
     """
     try:
-        from wharfinger.authoring import language_server  # noqa: PLC0415 — needs an extra, and half a second
         from wharfinger.authoring.known_cluster import KnownCluster  # noqa: PLC0415 — as above
+        from wharfinger.authoring.protocol import server  # noqa: PLC0415 — needs an extra, and half a second
     except ModuleNotFoundError as error:
         if error.name not in {"pygls", "lsprotocol"}:
             raise
@@ -48,11 +48,11 @@ def wharf_lsp(
         cluster = KnownCluster(name, with_nodes(found, name))
         streams.complain(f"wharf lsp: {wording.count(cluster.snapshot.n_nodes, 'node')} of {cluster.name}")
     logs = logging.getLogger("pygls")
-    logs.addHandler(language_server.StderrHandler(tracebacks=bool(os.environ.get(streams.TRACEBACK))))
+    logs.addHandler(server.StderrHandler(tracebacks=bool(os.environ.get(streams.TRACEBACK))))
     logs.propagate = False
     gc.freeze()  # what is loaded stays; without it, each full collection looks through all of it while the user types
     gc.set_threshold(*COLLECT)
     with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as reader, os.fdopen(os.dup(sys.stdout.fileno()), "wb") as writer:
-        held = cast("BinaryIO", language_server.MessageReader(reader))  # pygls calls no other method of it
-        language_server.server(cluster).start_io(held, writer)  # which closes its argument
+        held = cast("BinaryIO", server.MessageReader(reader))  # pygls calls no other method of it
+        server.server(cluster).start_io(held, writer)  # which closes its argument
     return 0

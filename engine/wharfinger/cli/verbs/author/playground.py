@@ -63,4 +63,4 @@ def application(workbench: Workbench) -> Starlette:
     async def index(_request: Request) -> Response:
         return RedirectResponse(PATH.removeprefix("/"), 307)
 
-    return Starlette(routes=[Route("/", index), static_route(to_anybody=False), *routes(workbench)])
+    return Starlette(routes=[Route("/", index), static_route(public=False), *routes(workbench)])

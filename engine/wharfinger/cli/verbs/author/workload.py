@@ -1,6 +1,6 @@
 """`wharf workload`: the typical pods of a cluster or trace, as a file for policies to import.
 
-Pods that ask for the same are one request, and the most common requests that together are a given share of all pods are typical. Source:
+Pods that request the same are one request, and the most common requests that together are a given share of all pods are typical. Source:
 the typical pods of FGD ("Beware of Fragmentation", USENIX ATC'23): the shapes of CPU, GPUs and GPU models, with CPU-only pods and without
 memory, sorted by count, up to 95 % of the pods.
 """

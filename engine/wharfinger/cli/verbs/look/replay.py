@@ -105,7 +105,7 @@ def _row(change: Change) -> Sequence[str]:
 
 
 def _place(node: str | None, nominated: str | None) -> str:
-    """Where a pod goes, or on which node preemption makes room for it."""
+    """The node of a pod, or the one on which preemption makes room for it."""
     return node or (f"- (room on {nominated})" if nominated else "-")
 
 

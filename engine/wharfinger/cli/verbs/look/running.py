@@ -136,7 +136,7 @@ class MetricsInterval:
         return {value: count - before.get(value, 0.0) for value, count in now.items()}
 
     def rate(self, name: str, label: str, value: str) -> float | None:
-        """By how much a counter has grown per second; None with only one reading."""
+        """The growth of a counter per second; None with only one reading."""
         return self.grown(name, label).get(value, 0.0) / self.seconds if self.seconds else None
 
     def quantile(self, name: str, fraction: float) -> float | None:
@@ -287,7 +287,7 @@ def wharf_top(
     $ wharf top --interval 5
     """
     running_process.check(url)
-    if once or not sys.stdout.isatty() or os.environ.get("TERM") in {"dumb", "unknown"}:  # where no line can be drawn anew
+    if once or not sys.stdout.isatty() or os.environ.get("TERM") in {"dumb", "unknown"}:  # where no line can be drawn again
         lines = screen(*_picture(url, None), shutil.get_terminal_size((100, 40)).columns)
         streams.out("".join(f"{text}\n" for text, _ in lines))
         return 0

@@ -97,18 +97,18 @@ def _lines(each: MetricSurvey) -> Iterator[str]:
 
 
 def _facts(each: MetricSurvey) -> Iterator[str]:
-    found, fares, metric = each.answer.found, each.fares, each.metric
+    found, suspension, metric = each.answer.found, each.suspension, each.metric
     if found is None:
         return
     yield f"{found.n_series:,} series"
-    if fares is not None:
-        fresh = round(fares.coverage * fares.n_nodes)
-        yield f"fresh on {fresh:,} of {count(fares.n_nodes, 'node')} ({fares.coverage:.0%}, needs {metric.min_coverage:.0%})"
+    if suspension is not None:
+        fresh = round(suspension.coverage * suspension.n_nodes)
+        yield f"fresh on {fresh:,} of {count(suspension.n_nodes, 'node')} ({suspension.coverage:.0%}, needs {metric.min_coverage:.0%})"
         values = found.column.values[found.column.present]
         if len(values):
             yield f"{_number(metric.type.kind, values.min())} to {_number(metric.type.kind, values.max())}"
-        if math.isfinite(fares.age):
-            yield f"newest {max(0.0, fares.age):.0f} s old, at most {metric.max_age:g} s"
+        if math.isfinite(suspension.age):
+            yield f"newest {max(0.0, suspension.age):.0f} s old, at most {metric.max_age:g} s"
     yield f"answered in {each.answer.seconds:.2f} s"
 
 
@@ -118,7 +118,7 @@ def _number(kind: Kind, value: Any) -> str:
 
 
 def _plain(each: MetricSurvey) -> dict[str, Any]:
-    found, fares = each.answer.found, each.fares
+    found, suspension = each.answer.found, each.suspension
     values = np.zeros(0) if found is None else found.column.values[found.column.present]
     return {
         "policy": each.policy,
@@ -127,9 +127,9 @@ def _plain(each: MetricSurvey) -> dict[str, Any]:
         "query": str(each.answer.query),
         "seconds": round(each.answer.seconds, 3),
         "series": None if found is None else found.n_series,
-        "coverage": None if fares is None else round(fares.coverage, 4),
+        "coverage": None if suspension is None else round(suspension.coverage, 4),
         "minCoverage": each.metric.min_coverage,
-        "youngestSeconds": None if fares is None or not math.isfinite(fares.age) else round(fares.age, 1),
+        "youngestSeconds": None if suspension is None or not math.isfinite(suspension.age) else round(suspension.age, 1),
         "least": float(values.min()) if len(values) else None,
         "most": float(values.max()) if len(values) else None,
         "errors": list(each.errors),

@@ -19,7 +19,7 @@ from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, deadline_and_broken, pod_claims
 from wharfinger.framework.plugins.devices.requests import ClaimDemand, KnownDemands
 from wharfinger.framework.plugins.devices.search import MAX_TOTAL_STEPS, STEPS_PER_NODE, Fault, FaultKind, Outcome, search
-from wharfinger.framework.plugins.devices.shortage import Funnel, funnels, lines
+from wharfinger.framework.plugins.devices.shortage import DevicesByCondition, devices_by_condition, lines
 from wharfinger.framework.pod_devices import preferred
 from wharfinger.framework.prepared import (
     OUTDATED,
@@ -150,8 +150,8 @@ class DeviceRule(AllocatingFilter):
             found[elsewhere & (found == 0) & self._looks_at_claims(snapshot, rows)] = ELSEWHERE
         return found
 
-    def ahead(self, snapshot: Snapshot, *, again: bool = False) -> Iterator[None]:
-        """The steps of looking for devices on all nodes, which are kept for the verdicts; they end where nodes are numbered anew.
+    def precompute(self, snapshot: Snapshot, *, again: bool = False) -> Iterator[None]:
+        """The steps of looking for devices on all nodes, which are kept for the verdicts; they end where nodes are numbered again.
 
         There are none if this was done before for the same requests, unless `again`.
         """
@@ -298,14 +298,14 @@ class DeviceRule(AllocatingFilter):
     def _shortage(self, attempt: Attempt, variant: _Variant, rows: NDArray[np.intp], *, rejected: bool) -> list[str]:
         snapshot, demand, n_rows = attempt.snapshot, variant.demand, 0
         names = [objects.key_of(claim) for claim in self._claims_to_allocate(attempt, variant)]
-        sums: list[Funnel] = []
+        sums: list[DevicesByCondition] = []
         numbers, first, counts = np.unique(self._ids(snapshot)[rows], return_index=True, return_counts=True)
         demand.follow(self._states.pools_epoch)
         for place in np.argsort(-counts, kind="stable")[:MAX_EXPLAINED].tolist():
             state = self._states.at(snapshot, int(rows[first[place]])) if len(numbers) == 1 else self._states.state(int(numbers[place]))
             codes = [demand.pool(pool) for pool in state.node.pools]
-            found = funnels(demand, state.node, codes, state.usage)
-            sums = sums or [Funnel.of(each) for each in found]
+            found = devices_by_condition(demand, state.node, codes, state.usage)
+            sums = sums or [DevicesByCondition.of(each) for each in found]
             for total, each in zip(sums, found, strict=True):
                 total.add(each, int(counts[place]))
             n_rows += int(counts[place])
@@ -313,7 +313,7 @@ class DeviceRule(AllocatingFilter):
         return list(lines(sums, demand, names, n_rows, rejected=rejected))
 
     def elsewhere(self, snapshot: Snapshot, reached: Mask) -> list[int]:
-        """The indexes of allocated claims that are not to be had on some node where only that keeps the pod away."""
+        """The indexes of allocated claims that are not available on some node where only that keeps the pod away."""
         alone = reached & (self.bits(snapshot, slice(None)) == ELSEWHERE)
         return [index for index, _ in self._allocated if (alone & self._not_at(snapshot, slice(None), index)).any()]
 
@@ -468,7 +468,7 @@ class DeviceRule(AllocatingFilter):
         return found
 
     def _not_at(self, snapshot: Snapshot, rows: Rows, index: int) -> Mask:
-        """The rows on which the allocated claim of that index is not to be had."""
+        """The rows on which the allocated claim of that index is not available."""
         n_rows = node_selection.row_count(snapshot, rows)
         if index in self._broken:
             return np.ones(n_rows, np.bool_)

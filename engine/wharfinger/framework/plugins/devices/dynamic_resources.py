@@ -20,12 +20,12 @@ from pydantic import Field
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import (
-    AheadPlugin,
     Arguments,
     DevicePlugin,
     FilterPlugin,
     PostFilterOutcome,
     PostFilterPlugin,
+    PrecomputingPlugin,
     Rejection,
     ScorePlugin,
 )
@@ -92,7 +92,7 @@ class DynamicResourcesArguments(Arguments):
         return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(self.binding_timeout))
 
 
-class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin, AheadPlugin):
+class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin, PrecomputingPlugin):
     """`pkg/scheduler/framework/plugins/dynamicresources`, Kubernetes 1.36."""
 
     name = NAME
@@ -133,7 +133,7 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
         store.following(KnownDemands)
         store.following(extended_resources.BackingClasses)
 
-    def ahead(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:
+    def precompute(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:
         """Look for devices on all nodes, in steps of a node, a search at most, or an expression that is compiled.
 
         For pods like one before, only if the devices of many nodes have changed.
@@ -144,7 +144,7 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
         now = snapshot()
         found = pod_claims(pod, now.objects)
         if isinstance(found, PodClaims) and (changed or not kept):
-            yield from DeviceRule(Attempt(pod, now, Shared()), found, self.arguments.binding_seconds).ahead(now, again=changed)
+            yield from DeviceRule(Attempt(pod, now, Shared()), found, self.arguments.binding_seconds).precompute(now, again=changed)
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point
         """Skip if no claim that is to be allocated, and no other, has alternatives."""
@@ -166,7 +166,7 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
         return () if rule is None else rule.shortage(attempt, rows)
 
     def post_filter(self, attempt: Attempt, rejection: Rejection) -> PostFilterOutcome:
-        """A claim to free or to delete so that the next attempt may choose anew, and kube-scheduler's words about it."""
+        """A claim to free or to delete so that the next attempt may choose again, and kube-scheduler's words about it."""
         reached = rejection.reached(self.name)
         if reached is None:
             return PostFilterOutcome(message=NO_STATE, failed=True)
@@ -202,7 +202,7 @@ class _Kept:
 
 
 class Alternatives(PreparedScore):
-    """The score of the alternatives that are to be had on each node."""
+    """The score of the alternatives that are available on each node."""
 
     def __init__(self, kept: _Kept, rule: DeviceRule) -> None:
         self._kept = kept

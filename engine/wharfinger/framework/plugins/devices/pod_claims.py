@@ -1,8 +1,8 @@
 """The claims of a pod: their objects, the reasons why they reject every node, and whether their devices are ready.
 
-A pod names claims, or templates; the claim made of a template is named in the pod's status. The claim that the scheduler itself makes for
-extended resources comes last. `PodClaims.key` is equal for two pods whose claims ask for the same and are in the same state, whatever their
-names, so that pods made of one template share results. The devices of a claim that is allocated are ready by the conditions that their
+A pod names claims, or templates; the claim made from a template is named in the pod's status. The claim that the scheduler itself makes for
+extended resources comes last. `PodClaims.key` is equal for two pods whose claims request the same and are in the same state, whatever their
+names, so that pods made from one template share results. The devices of a claim that is allocated are ready by the conditions that their
 driver reports. Source: `PreFilter`, `foreachPodResourceClaim`, `isClaimReadyForBinding` and `isClaimTimeout` of
 plugins/dynamicresources/dynamicresources.go, Kubernetes 1.36.
 """
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 class IdentityKey:
     """A key that is equal for the same object only."""
 
-    thing: object
+    value: object
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, IdentityKey) and self.thing is other.thing
+        return isinstance(other, IdentityKey) and self.value is other.value
 
     def __hash__(self) -> int:
-        return id(self.thing)
+        return id(self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ def _shared(claims: Sequence[objects.ResourceClaim], store: ObjectStore) -> Mapp
 
 
 def _claim_of_podgroup(pod: PodView, store: ObjectStore) -> str:
-    """Why a pod is refused that shares a claim with all pods of its PodGroup (`BindTo`, dynamic-resource-allocation); "" for any other."""
+    """The error for a pod that shares a claim with all pods of its PodGroup (`BindTo`, dynamic-resource-allocation); "" for any other."""
     name = podgroup_name(pod.object)
     group = store.get(objects.PodGroup, name, pod.namespace) if name else None
     shared = () if group is None else group.spec.resource_claims

@@ -90,7 +90,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Request:
-    """A request: its alternatives in order, one of which must be met. `choice` is False for an exact request, which has one alternative."""
+    """A request: its alternatives in order, of which one must be met. `choice` is False for an exact request, which has one alternative."""
 
     alternatives: tuple[Alternative, ...]
     choice: bool
@@ -166,7 +166,7 @@ class ClaimDemand:
     _pool_codes: dict[Hashable, PoolCode] = field(default_factory=dict)
 
     def follow(self, epoch: int) -> None:
-        """Forget which devices and pools have which codes, if they are numbered anew."""
+        """Forget which devices and pools have which codes, if they are numbered again."""
         if epoch != self._epoch:
             self._epoch = epoch
             self._by_content.clear()

@@ -7,7 +7,7 @@ constraints of its claim; if what follows cannot be met, it is given back and th
 
 Where an unused device has failed, another one of its pool that looks the same is not tried in its place: whatever could be
 taken with that one could be taken with the first. A long search remembers where it has failed: if what is left to look for, and all of
-what is taken that matters to it, are as before, it fails again (`_situation`).
+what is taken that matters to it, are as before, it fails again (`_state_key`).
 
 The search uses no names. It uses the codes of pools (`requests`) and their allocations, so its outcome is valid for every node with equal
 devices. Requests, alternatives and constraints can be written so that it would never end: it gives up after `MAX_STEPS`; kube-scheduler
@@ -46,8 +46,8 @@ MAX_TOTAL_STEPS: Final = 60_000
 STEPS_PER_NODE: Final = 40
 SHORT: Final = 500
 """Steps after which a search remembers where it has failed; most end before."""
-SITUATION: Final = 4
-"""What it costs to look whether a search has been in a situation before, in steps."""
+COST_OF_STATE_KEY: Final = 4
+"""The cost of finding out whether a search has been in a state before, in steps."""
 
 
 class FaultKind(Enum):
@@ -333,9 +333,9 @@ class Search:
         if len(self._picks[alternative.claim]) + size - count > MAX_DEVICES:
             return TOO_MANY
         last = 0 < count == size - 1  # what follows is a situation of its own
-        situation = None if last else self._situation(alternative, index, count, (from_pool, from_position))
-        if situation in self._failed:
-            return self._failed[situation]
+        state_key = None if last else self._state_key(alternative, index, count, (from_pool, from_position))
+        if state_key in self._failed:
+            return self._failed[state_key]
         end = NOT_MET
         must = alternative.every  # then there is only one place for each
         places = [self._every[alternative.number][count]] if must else self._unlike(self._candidates(alternative, from_pool, from_position))
@@ -348,8 +348,8 @@ class Search:
                 self._give_back(undo)
             if end is TOO_MANY:
                 break
-        if situation is not None:
-            self._failed[situation] = end
+        if state_key is not None:
+            self._failed[state_key] = end
         return end
 
     def _unlike(self, places: Iterator[Place]) -> Iterator[Place]:
@@ -365,7 +365,7 @@ class Search:
 
     # ── what a search remembers ──
 
-    def _situation(self, alternative: Alternative, index: int, count: int, begin: Place) -> Hashable:
+    def _state_key(self, alternative: Alternative, index: int, count: int, begin: Place) -> Hashable:
         """A value that is equal if the rest of the search has the same outcome: remaining requests, and taken devices that matter to them.
 
         None in a short search, and in one that has an order of its own.
@@ -382,7 +382,7 @@ class Search:
                     taken.add((place, part, each.alternative.claim if self._has_admin else None))
         consumed = tuple(tuple(self._consumed.get(group, {}).items()) for group in groups)
         values = tuple(self._values[constraint.number].state for constraint in self._demand.claims[alternative.claim].constraints)
-        self._spend(SITUATION)
+        self._spend(COST_OF_STATE_KEY)
         return alternative.number, count, begin, len(self._picks[alternative.claim]), frozenset(taken), consumed, values
 
     def _wanted(self, alternative: Alternative, index: int) -> tuple[frozenset[Place], frozenset[Place], tuple[int, ...]]:
@@ -458,7 +458,7 @@ class Search:
     # ── taking and giving back ──
 
     def _take(self, alternative: Alternative, number: int, position: int, *, must: bool) -> _Undo | None:
-        """Take a device that matches, if it can be had; None, and nothing is changed, if not."""
+        """Take a device that matches, if it is available; None, and nothing is changed, if not."""
         code = self._pools[number].codes[position]
         place = number, position
         if self.occupied(alternative, number, position) or (not must and not self.has_capacity(alternative, number, position)):

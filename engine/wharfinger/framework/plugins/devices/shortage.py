@@ -37,8 +37,8 @@ class _Condition:
 
 
 @dataclass(slots=True)
-class Funnel:
-    """The devices of some nodes that meet the conditions of one alternative, one condition after another.
+class DevicesByCondition:
+    """The devices of some nodes that meet the conditions of one alternative, counted after each condition.
 
     `alike` is the largest number of those left that have one value, by the attribute that must match; of use for one node only.
     """
@@ -50,13 +50,13 @@ class Funnel:
     alike: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, other: Funnel) -> Funnel:
+    def of(cls, other: DevicesByCondition) -> DevicesByCondition:
         """An empty one for the same alternative."""
         return cls(
             other.alternative, conditions=[_Condition(each.one, each.many, lost=each.lost) for each in other.conditions], alike=other.alike
         )
 
-    def add(self, other: Funnel, times: int) -> None:
+    def add(self, other: DevicesByCondition, times: int) -> None:
         """Add the devices of `times` further nodes, which are equal to those of `other`."""
         self.devices += other.devices * times
         for said, count in other.pools.items():
@@ -94,14 +94,18 @@ class Funnel:
         return f"{claim}request {self.alternative.reference} wants {wanted}: of {self.devices:,}{where}, {', '.join(parts)}"
 
 
-def funnels(demand: ClaimDemand, pools: NodePools, codes: Sequence[PoolCode], usage: Sequence[UsageKey]) -> list[Funnel]:
+def devices_by_condition(
+    demand: ClaimDemand, pools: NodePools, codes: Sequence[PoolCode], usage: Sequence[UsageKey]
+) -> list[DevicesByCondition]:
     """The devices of a node that meet the conditions of each alternative; `usage` is the allocated part of each pool."""
     search = Search(demand, codes, pools.groups, usage, None)
-    return [_funnel(alternative, demand, pools, codes, search) for alternative in demand.alternatives]
+    return [_count_by_condition(alternative, demand, pools, codes, search) for alternative in demand.alternatives]
 
 
-def _funnel(alternative: Alternative, demand: ClaimDemand, pools: NodePools, codes: Sequence[PoolCode], search: Search) -> Funnel:
-    found = Funnel(alternative)
+def _count_by_condition(
+    alternative: Alternative, demand: ClaimDemand, pools: NodePools, codes: Sequence[PoolCode], search: Search
+) -> DevicesByCondition:
+    found = DevicesByCondition(alternative)
     left: list[Place] = []
     for number, (pool, code) in enumerate(zip(pools.pools, codes, strict=True)):
         if pool.incomplete or pool.invalid:
@@ -167,11 +171,11 @@ def _conditions(
     yield _Condition("has the capacity", "have the capacity"), room, False
 
 
-def lines(found: Sequence[Funnel], demand: ClaimDemand, names: Sequence[str], nodes: int, *, rejected: bool) -> Iterator[str]:
+def lines(found: Sequence[DevicesByCondition], demand: ClaimDemand, names: Sequence[str], nodes: int, *, rejected: bool) -> Iterator[str]:
     """A line for each alternative, and one more if a node is `rejected` although each is met alone; `names` are those of the claims."""
-    for funnel in found:
-        yield funnel.text(f"claim {names[funnel.alternative.claim]}, " if len(names) > 1 else "", nodes)
-    alone = {funnel.alternative.number for funnel in found if funnel.enough}
+    for matched in found:
+        yield matched.text(f"claim {names[matched.alternative.claim]}, " if len(names) > 1 else "", nodes)
+    alone = {matched.alternative.number for matched in found if matched.enough}
     met = all(
         any(alternative.number in alone for alternative in request.alternatives) for claim in demand.claims for request in claim.requests
     )

@@ -85,7 +85,7 @@ def terms_of(pod: PodView) -> Terms:
     return terms
 
 
-def likeness(pod: PodView) -> bytes:
+def terms_key(pod: PodView) -> bytes:
     """The JSON of everything that the terms of a pod depend on; equal for pods with equal terms."""
     found = pod.object.spec.affinity
     terms = () if found is None else (found.pod_affinity, found.pod_anti_affinity)
@@ -120,42 +120,42 @@ def matches_all(terms: Iterable[Term], pod: PodView) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """Hints for `newcomer`, a pod that InterPodAffinity rejected: the changes of placed pods that may make it schedulable.
+    """Hints for `incoming`, a pod that InterPodAffinity rejected: the changes of placed pods that may make it schedulable.
 
     As `isSchedulableAfterPodChange` of `plugins/interpodaffinity`, with one addition: the pod may also be schedulable after the last pod
     that matches its required affinity was removed, if it matches its own required terms.
     """
 
-    newcomer: PodView
+    incoming: PodView
     terms: Terms
     store: ObjectStore
 
     def comes(self, placed: PodView) -> bool:
         """True if all required affinity terms of the rejected pod match a pod that was placed."""
-        return self._wants(placed)
+        return self._matches(placed)
 
     def goes(self, placed: PodView) -> bool:
         """True if a removed pod was repelled or repelling; or was wanted, and the rejected pod matches its own required terms."""
-        return self._repels(placed) or self._is_repelled_by(placed) or (self._wants(placed) and self._wants(self.newcomer))
+        return self._repels(placed) or self._is_repelled_by(placed) or (self._matches(placed) and self._matches(self.incoming))
 
     def may_go(self, placed: PodView) -> bool:
         """True if `goes` may be true for some pod with these terms and any labels."""
-        return self._repels(placed) or bool(terms_of_placed(placed).required_anti) or self._wants(placed)
+        return self._repels(placed) or bool(terms_of_placed(placed).required_anti) or self._matches(placed)
 
     def changes(self, was: PodView, now: PodView) -> bool:
         """True if a placed pod changed so that it is wanted now, or is repelled or repelling no longer."""
-        if self._wants(was) != self._wants(now) and (self._wants(now) or self._wants(self.newcomer)):
+        if self._matches(was) != self._matches(now) and (self._matches(now) or self._matches(self.incoming)):
             return True
         return (self._repels(was) and not self._repels(now)) or (self._is_repelled_by(was) and not self._is_repelled_by(now))
 
-    def _wants(self, placed: PodView) -> bool:
+    def _matches(self, placed: PodView) -> bool:
         return bool(self.terms.required) and all(self._about(term, placed) for term in self.terms.required)
 
     def _repels(self, placed: PodView) -> bool:
         return any(self._about(term, placed) for term in self.terms.required_anti)
 
     def _is_repelled_by(self, placed: PodView) -> bool:
-        return any(self._about(term, self.newcomer) for term in terms_of_placed(placed).required_anti)
+        return any(self._about(term, self.incoming) for term in terms_of_placed(placed).required_anti)
 
     def _about(self, term: Term, pod: PodView) -> bool:
         return term.matches(pod, labels_of_namespace(pod.namespace, self.store))

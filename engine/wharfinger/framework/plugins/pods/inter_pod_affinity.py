@@ -125,11 +125,11 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         if change.events & ClusterEvent.NODE_ADD:
             return not keys or change.now is None or not keys.isdisjoint(change.now.metadata.labels)
         keys |= {term.topology_key for term in terms.required_anti}
-        return not change.keys.isdisjoint(keys) or not change.keys.isdisjoint(fencing_keys(snapshot))
+        return not change.keys.isdisjoint(keys) or not change.keys.isdisjoint(anti_affinity_keys(snapshot))
 
     def hint_group(self, pod: PodView) -> Hashable:
-        """Everything that the pod's terms depend on (`affinity_terms.likeness`)."""
-        return affinity.likeness(pod)
+        """Everything that the pod's terms depend on (`affinity_terms.terms_key`)."""
+        return affinity.terms_key(pod)
 
     def may_help_group(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
         """True if `may_help` may be true for some pod with these terms and any labels."""
@@ -217,7 +217,7 @@ class IncomingPod:
         """The topology keys of placed pods' terms of these kinds, sorted."""
         return sorted(_used_keys(self._used, *kinds))
 
-    def is_meant(self, term: Term) -> bool:
+    def matches_incoming(self, term: Term) -> bool:
         """True if a placed pod's term matches the incoming pod."""
         return term.matches(self.pod, self.namespace_labels)
 
@@ -235,14 +235,20 @@ class IncomingPod:
 
     def is_repelled(self, topology_key: str, placed: PodView) -> bool:
         """True if a required anti-affinity term of a placed pod with that key matches the incoming pod."""
-        return any(term.topology_key == topology_key and self.is_meant(term) for term in affinity.terms_of_placed(placed).required_anti)
+        return any(
+            term.topology_key == topology_key and self.matches_incoming(term) for term in affinity.terms_of_placed(placed).required_anti
+        )
 
     def score_of(self, topology_key: str, hard_weight: int, placed: PodView) -> float | None:
         """The weight that a placed pod adds to its domain of a key, in sum; None if no term of either pod matches the other."""
         theirs = affinity.terms_of_placed(placed)
         own = ((weight, term.matches(placed, {})) for weight, term in self._preferred.get(topology_key, ()))
-        others = ((weight, self.is_meant(term)) for weight, term in theirs.preferred if term.topology_key == topology_key)
-        hard = ((hard_weight, bool(hard_weight) and self.is_meant(term)) for term in theirs.required if term.topology_key == topology_key)
+        others = ((weight, self.matches_incoming(term)) for weight, term in theirs.preferred if term.topology_key == topology_key)
+        hard = (
+            (hard_weight, bool(hard_weight) and self.matches_incoming(term))
+            for term in theirs.required
+            if term.topology_key == topology_key
+        )
         found = [weight for weights in (own, others, hard) for weight, about in weights if about]
         return float(sum(found)) if found else None
 
@@ -262,7 +268,7 @@ class SharedIncomingPod:
         return self._latest
 
 
-def fencing_keys(snapshot: Snapshot) -> set[str]:
+def anti_affinity_keys(snapshot: Snapshot) -> set[str]:
     """The topology keys of the required anti-affinity terms of placed pods."""
     return _used_keys(snapshot.tally((NAME, "topology keys"), _keys_of), REQUIRED_ANTI)
 
@@ -334,7 +340,7 @@ class PreparedAffinityFilter(PreparedFilter):
         return mask
 
     def wanted_in(self, key: str) -> Mask:
-        """Whether each domain of a key has a pod that the required terms match, (n_domains + 1,) bool; False last, for no domain."""
+        """True for each domain of a key with a pod that the required terms match, (n_domains + 1,) bool; False last, for no domain."""
         return self._wanted[key].answer
 
     @property
@@ -371,7 +377,9 @@ class PreparedAffinityFilter(PreparedFilter):
         """True if an added pod repels the incoming pod by a topology key that no required anti-affinity term of a placed pod has."""
         incoming, labels = self._incoming, supposed.snapshot
         return any(
-            term.topology_key not in self._repelling and incoming.is_meant(term) and labels.domain(term.topology_key)[0][supposed.row] >= 0
+            term.topology_key not in self._repelling
+            and incoming.matches_incoming(term)
+            and labels.domain(term.topology_key)[0][supposed.row] >= 0
             for placed in supposed.added.values()
             for term in affinity.terms_of_placed(placed).required_anti
         )
@@ -442,7 +450,7 @@ def _on_nodes(keys: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
 
 
 def _watched(snapshot: Snapshot, keys: Iterable[str], select: Callable[[str], Selection]) -> Watches:
-    """For each key a watch with one bool per domain: True if it has selected pods; False for nodes in no domain."""
+    """A watch for each key with one bool per domain: True if it has selected pods; False for nodes in no domain."""
     return {key: DomainWatch(select(key), snapshot.topology(key), partial(_there, key)) for key in keys}
 
 

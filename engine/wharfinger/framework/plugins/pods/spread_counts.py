@@ -127,7 +127,7 @@ def default_selector(pod: PodView, snapshot: Snapshot) -> matching.Selector:
 
 
 def eligible(constraints: Sequence[Constraint], pod: PodView, snapshot: Snapshot, *, all_keys: bool) -> tuple[Eligible, ...]:
-    """For each constraint the nodes whose pods count. `all_keys` leaves out nodes that lack the key of any of the constraints."""
+    """The nodes whose pods count, for each constraint. `all_keys` leaves out nodes that lack the key of any constraint."""
     present = [snapshot.domain(constraint.topology_key)[0] >= 0 for constraint in constraints]
     common = np.logical_and.reduce(present) if all_keys else None
     affinity = _affinity_mask(pod, snapshot) if any(constraint.honor_affinity for constraint in constraints) else None

@@ -176,18 +176,18 @@ class AttachedVolumes(NodeReader):
     def follow(store: ObjectStore) -> AttachedVolumes:
         """The attached volumes of a cluster; nodes are read on demand."""
         store.group(objects.VolumeAttachment, _node_of, "")
-        return store.following(AttachedVolumes, told=False)
+        return store.following(AttachedVolumes, replay=False)
 
     @staticmethod
     def of(snapshot: Snapshot) -> AttachedVolumes:
-        """The attached volumes of a cluster as it is in a snapshot; made at the first call."""
+        """The attached volumes of a cluster in a snapshot; made at the first call."""
         found = AttachedVolumes.follow(snapshot.objects)
         found.read_all(snapshot)
         return found
 
     @staticmethod
     def reading(snapshot: Callable[[], Snapshot]) -> Generator[None, None, bool]:
-        """The steps of what `of` would do at once, a node each; none for a few nodes. `snapshot` returns the cluster as it is now."""
+        """The steps of what `of` would do at once, a node each; none for a few nodes. `snapshot` returns the present cluster."""
         return AttachedVolumes.follow(snapshot().objects).read_in_steps(snapshot)
 
     def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
@@ -257,7 +257,7 @@ class AttachedVolumes(NodeReader):
         self._revision = snapshot.revision
 
     def _read_next(self, snapshot: Snapshot) -> None:
-        """Read a node that has to be read, if it is there and what it depends on has changed."""
+        """Read a node that has to be read, if it exists and what it depends on has changed."""
         name, outdated = self._unread.popitem()
         if name not in self._rows:
             return

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import ClusterEvent
-from wharfinger.framework.extension import AheadPlugin, Arguments, FilterPlugin
+from wharfinger.framework.extension import Arguments, FilterPlugin, PrecomputingPlugin
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.prepared import (
     ALL,
@@ -71,7 +71,7 @@ class VolumeBindingArguments(Arguments):
     bind_timeout_seconds: int = Field(default=600, ge=0)
 
 
-class VolumeBinding(FilterPlugin, AheadPlugin):
+class VolumeBinding(FilterPlugin, PrecomputingPlugin):
     """The filter of `pkg/scheduler/framework/plugins/volumebinding`, Kubernetes 1.36."""
 
     name = "VolumeBinding"
@@ -93,9 +93,13 @@ class VolumeBinding(FilterPlugin, AheadPlugin):
         volume_claims.follow(store)
         KnownOffers.of(store).of_class("")
 
-    def ahead(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:  # noqa: ARG002 — the extension point
-        """Read the free volumes that the pod's claims may get."""
-        return volume_claims.reading(pod, snapshot().objects)
+    def precompute(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:  # noqa: ARG002 — the extension point
+        """Read the free volumes that the pod's claims may get, and the storage that drivers offer for others."""
+        store = snapshot().objects
+        yield from volume_claims.reading(pod, store)
+        offers = KnownOffers.of(store)
+        for name in volume_claims.waiting_classes(pod, store):
+            yield from offers.reading(offers.of_class(name))
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip without claims; `Rejected` if a claim is missing, lost, being deleted, or unbound and not waiting for its first consumer."""
@@ -251,17 +255,28 @@ def _capacity(claim: objects.PersistentVolumeClaim, storage_class: objects.Stora
         return enough
     enough[:] = False
     known, wanted = KnownOffers.of(snapshot.objects), quantity.value(size)
+    values: dict[str, list[str]] = {}  # by label: looked up together, as local storage has an offer for each node
     for offer in map(known.facts, known.of_class(storage_class.metadata.name)):
-        if offer.term is not None and offer.most is not None and offer.most >= wanted:
+        if offer.term is None or offer.most is None or offer.most < wanted:
+            continue
+        if offer.label is None:
             enough[node_selection.rows_with((offer.term,), snapshot)] = True
+        else:
+            values.setdefault(offer.label.key, []).extend(offer.label.values)
+    for label, found in values.items():
+        enough |= _in(snapshot, label, found)
     return enough
 
 
 class Offer(NamedTuple):
-    """A CSIStorageCapacity: the largest volume that can be made, and the nodes that reach it; None where that cannot be read."""
+    """A CSIStorageCapacity: the largest volume that can be made, and the nodes that reach it; None where that cannot be read.
+
+    `label` is the requirement of `term` if that is one of values of a label alone.
+    """
 
     most: int | None
     term: selectors.NodeTerm | None
+    label: selectors.Requirement | None
 
 
 class KnownOffers(ObjectFacts[objects.CSIStorageCapacity, Offer]):
@@ -272,7 +287,7 @@ class KnownOffers(ObjectFacts[objects.CSIStorageCapacity, Offer]):
     @staticmethod
     def of(store: ObjectStore) -> KnownOffers:
         """The offers of a cluster."""
-        return store.following(KnownOffers, told=False)
+        return store.following(KnownOffers, replay=False)
 
     def of_class(self, storage_class: str) -> Sequence[objects.CSIStorageCapacity]:
         """The offers for a storage class."""
@@ -280,7 +295,8 @@ class KnownOffers(ObjectFacts[objects.CSIStorageCapacity, Offer]):
 
     def _read(self, obj: objects.CSIStorageCapacity) -> Offer:
         limit = obj.maximum_volume_size if obj.maximum_volume_size is not None else obj.capacity
-        return Offer(None if limit is None else quantity.value(limit), _within(obj.node_topology))
+        term = _within(obj.node_topology)
+        return Offer(None if limit is None else quantity.value(limit), term, None if term is None else _of_one_label(term))
 
 
 def _class_of(offer: objects.CSIStorageCapacity) -> str:
@@ -292,6 +308,11 @@ def _within(topology: objects.LabelSelector | None) -> selectors.NodeTerm | None
         return selectors.NodeTerm(selectors.label_selector(topology))
     except InvalidObject:  # an offer that cannot be read offers nothing
         return None
+
+
+def _of_one_label(term: selectors.NodeTerm) -> selectors.Requirement | None:
+    alone = len(term.labels.requirements) == 1 and not term.fields and not term.labels.nothing
+    return term.labels.requirements[0] if alone and term.labels.requirements[0].operator == "In" else None
 
 
 class VolumeZone(FilterPlugin):

@@ -141,8 +141,6 @@ def class_not_found(name: str) -> str:
 
 
 FILESYSTEM = "Filesystem"
-VOLUMES_PER_STEP = 50
-"""Free volumes that are read in one step, which takes some milliseconds."""
 NONE = -1
 
 
@@ -168,7 +166,7 @@ class KnownVolumes(ObjectFacts[objects.PersistentVolume, VolumeFacts]):
     @staticmethod
     def of(store: ObjectStore) -> KnownVolumes:
         """The volumes of a cluster."""
-        return store.following(KnownVolumes, told=False)
+        return store.following(KnownVolumes, replay=False)
 
     def _read(self, obj: objects.PersistentVolume) -> VolumeFacts:
         spec = obj.spec
@@ -263,15 +261,13 @@ def follow(store: ObjectStore) -> None:
 
 def reading(pod: PodView, store: ObjectStore) -> Iterator[None]:
     """The steps of reading the free volumes that the claims of a pod may get; none where they have been read before."""
-    if too_many(pod) is not None:
-        return
-    known = KnownVolumes.of(store)
-    for name in {claim_class(claim): None for claim in waiting_claims(pod, store)}:
-        unread = [volume for volume in store.group(objects.PersistentVolume, _holder, name) if not known.has(volume)]
-        for number, volume in enumerate(unread, start=1):
-            known.facts(volume)
-            if number % VOLUMES_PER_STEP == 0:
-                yield
+    for name in waiting_classes(pod, store):
+        yield from KnownVolumes.of(store).reading(store.group(objects.PersistentVolume, _holder, name))
+
+
+def waiting_classes(pod: PodView, store: ObjectStore) -> tuple[str, ...]:
+    """The storage classes of the claims that get a volume when the pod is placed, each once."""
+    return () if too_many(pod) is not None else tuple({claim_class(claim): None for claim in waiting_claims(pod, store)})
 
 
 def chosen_on(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import AheadPlugin, FilterPlugin
+from wharfinger.framework.extension import FilterPlugin, PrecomputingPlugin
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.plugins.volumes.attached_volumes import AttachedVolumes, attachables, may_attach
 from wharfinger.framework.prepared import (
@@ -217,7 +217,7 @@ def _same_image(image: objects.RBD | None, other: objects.RBD | None) -> bool:
     return same and not (image.read_only and other.read_only)
 
 
-class NodeVolumeLimits(FilterPlugin, AheadPlugin):
+class NodeVolumeLimits(FilterPlugin, PrecomputingPlugin):
     """`pkg/scheduler/framework/plugins/nodevolumelimits`, Kubernetes 1.36."""
 
     name = "NodeVolumeLimits"
@@ -240,7 +240,7 @@ class NodeVolumeLimits(FilterPlugin, AheadPlugin):
         """Follow volumes and attachments."""
         AttachedVolumes.follow(store)
 
-    def ahead(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:  # noqa: ARG002 — the extension point
+    def precompute(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:  # noqa: ARG002 — the extension point
         """Read the volumes of nodes, in steps of a node."""
         return AttachedVolumes.reading(snapshot) if may_attach(pod) else iter(())
 

@@ -6,7 +6,7 @@ a selection. All that counts becomes a let that the author did not write, so tha
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from wharfinger.language import ast
 from wharfinger.language.check.context import DEVICES, SELECTION, Context, condition, form, infer, is_unknown, type_text, unknown

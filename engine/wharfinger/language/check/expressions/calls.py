@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
 from typing import Any
+
+import msgspec
 
 from wharfinger.language import ast
 from wharfinger.language.check.context import Context, admitted, constant, form, infer, is_unknown, joined, type_label, type_text, unknown
@@ -189,13 +190,12 @@ def _unknown_function(context: Context, expr: ast.Call) -> typed.Expr:
     )
 
 
-@dataclass(slots=True)
-class _Bound:
+class _Bound(msgspec.Struct):
     """Arguments as they are assigned to parameters."""
 
-    positional: dict[str, ast.Argument] = field(default_factory=dict)
-    variadic: list[ast.Argument] = field(default_factory=list)
-    named: dict[str, ast.Argument] = field(default_factory=dict)
+    positional: dict[str, ast.Argument] = msgspec.field(default_factory=dict)
+    variadic: list[ast.Argument] = msgspec.field(default_factory=list)
+    named: dict[str, ast.Argument] = msgspec.field(default_factory=dict)
 
 
 def _builtin(context: Context, expr: ast.Call, function: Function) -> typed.Expr:

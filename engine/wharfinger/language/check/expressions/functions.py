@@ -8,8 +8,11 @@ bounds what functions that call each other many times can grow to.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from wharfinger.language import ast
 from wharfinger.language.check.context import Binding, Context, Place, WorkBudget, admitted, infer, is_unknown, type_text, unknown
@@ -27,8 +30,7 @@ MAX_CALL_LENGTH = 1000  # characters of a let that is named as a call is
 ANYWHERE = Place(name="a function", subjects=frozenset(Subject), aggregates=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class OwnFunction:
+class OwnFunction(msgspec.Struct, kw_only=True):
     """A function that a policy or library declares; `name` is qualified, `context` that of its declaration.
 
     `parts` is how many steps a call takes, `depth` how deep the body is with those of the functions it calls, `kind` that of its result.
@@ -72,7 +74,7 @@ def checked_alone(own: OwnFunction) -> None:
 
 def _scratch(context: Context) -> Context:
     """The same context with copies of what checking adds to."""
-    intervals = replace(context.intervals, lets=dict(context.intervals.lets))
+    intervals = dataclasses.replace(context.intervals, lets=dict(context.intervals.lets))
     return replace(context, lets=dict(context.lets), heights=dict(context.heights), intervals=intervals, calls=dict(context.calls))
 
 
@@ -86,8 +88,7 @@ def _inside(context: Context, own: OwnFunction, given: Sequence[typed.Expr]) -> 
     return replace(context, names=names, authority=own.context.authority, diagnostics=Diagnostics(), notes=None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reference:
+class _Reference(msgspec.Struct, frozen=True):
     """A value that can be used anywhere. Each use costs as many steps as the value is long, because a string or a list may be long."""
 
     value: typed.Expr
@@ -182,11 +183,10 @@ def _let(context: Context, text: str, value: typed.Expr, span: Span) -> typed.Ex
     return typed.LetRef(span=span, type=value.type, name=name)
 
 
-@dataclass(slots=True)
-class _Given:
+class _Given(msgspec.Struct):
     """Arguments by the name of their parameter."""
 
-    by_name: dict[str, ast.Argument] = field(default_factory=dict)
+    by_name: dict[str, ast.Argument] = msgspec.field(default_factory=dict)
     fault: tuple[Span, str] | None = None
 
 

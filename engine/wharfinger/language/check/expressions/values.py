@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from wharfinger.language import ast
 from wharfinger.language.check.context import Context, constant, form, infer, is_unknown, joined, type_label, type_text, unknown
@@ -298,7 +299,7 @@ def _key(context: Context, key: ast.Expr) -> str | float | None:
 
 
 def _keys_agree(context: Context, expr: ast.Table, keys: list[str | float]) -> bool:
-    """True if all keys are of one kind and none is there twice; otherwise reports the first that is not right."""
+    """True if all keys are of one kind and none occurs twice; otherwise reports the first that is not right."""
     seen: dict[str | float, Span] = {}
     for entry, key in zip(expr.entries, keys, strict=True):
         first = expr.entries[0].key

@@ -55,7 +55,7 @@ export class Detail {
     this.dialog.scrollTop = 0;
   }
 
-  // The keyboard goes back to where it was; the panels may have been drawn anew meanwhile, with other buttons of the same keys.
+  // The keyboard goes back to where it was; the panels may have been drawn again meanwhile, with other buttons of the same keys.
   // The event of closing comes later: who has moved on by then keeps the place.
   back() {
     if (![document.body, this.opener].includes(document.activeElement)) return;

@@ -38,7 +38,7 @@ def snapshot_of(case):
 
 
 def at_nodes(snapshot, pod):
-    """What the plugin says by node: a text where it rejects or fails, else the score and the allocations."""
+    """The answer of the plugin by node: a text where it rejects or fails, else the score and the allocations."""
     (plugin,) = ALONE.filters
     attempt = Attempt(pod, snapshot, Shared())
     rule = plugin.prepare_filter(attempt)

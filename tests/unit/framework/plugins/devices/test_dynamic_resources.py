@@ -267,17 +267,17 @@ def test_a_decision_is_the_same_whatever_was_done_ahead_of_it_and_happened_meanw
         found.put(choices("a", 0, 5))
         return found
 
-    ahead, plain, (pod,) = state(), state(), pods(["a"])
+    stepwise, plain, (pod,) = state(), state(), pods(["a"])
     decider = Decider(CHAIN)
-    steps = decider.ahead(ahead.snapshot, pod)
+    steps = decider.precompute(stepwise.snapshot, pod)
     for _ in range(n_steps):
         next(steps, None)
-    for each in (ahead, plain):
+    for each in (stepwise, plain):
         CHANGES[change](each)
     list(steps)
-    one, other = decider.decide(ahead.snapshot(), pod), decide(CHAIN, plain.snapshot(), pod)
+    one, other = decider.decide(stepwise.snapshot(), pod), decide(CHAIN, plain.snapshot(), pod)
     assert (one.node, one.message, one.aborted, one.claims) == (other.node, other.message, other.aborted, other.claims)
-    assert not list(decider.ahead(ahead.snapshot, pod))
+    assert not list(decider.precompute(stepwise.snapshot, pod))
 
 
 def test_the_order_of_a_policy_never_takes_devices_away_from_a_claim(monkeypatch):

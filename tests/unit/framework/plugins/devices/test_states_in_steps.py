@@ -1,16 +1,25 @@
 """The devices of nodes are looked at in steps, and again only on nodes where something has changed."""
 
+from types import SimpleNamespace
+
 import pytest
 from msgspec import structs
 
 from tests.bench import devices
+from tests.in_memory import ManualClock
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.plugins.devices import device_rule
+from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import Pools
 from wharfinger.model.state.device_states import DeviceStates
 from wharfinger.model.state.node_reader import READ_AT_ONCE
+from wharfinger.operator.judgement import Judge
+from wharfinger.operator.preview_answer import WhatIf, answered
+from wharfinger.simulate import placing
+from wharfinger.what_if.drain import drain_ahead
+from wharfinger.what_if.supposed_changes import SupposedChanges, evaluated
 
 NODES = 2 * READ_AT_ONCE
 CHAIN = assemble()
@@ -47,7 +56,7 @@ def other_devices(state):
 
 def test_each_node_is_a_step_and_the_decision_looks_at_none(state, looked_at):
     decider = Decider(CHAIN)
-    for _ in decider.ahead(state.snapshot, POD):
+    for _ in decider.precompute(state.snapshot, POD):
         assert len(looked_at) <= NODES
     assert len(looked_at) == NODES
     assert decider.decide(state.snapshot(), POD).node is not None
@@ -55,7 +64,7 @@ def test_each_node_is_a_step_and_the_decision_looks_at_none(state, looked_at):
 
 
 def test_steps_look_at_one_node_each(state, looked_at):
-    steps, before = Decider(CHAIN).ahead(state.snapshot, POD), 0
+    steps, before = Decider(CHAIN).precompute(state.snapshot, POD), 0
     for _ in steps:
         assert len(looked_at) - before <= 1
         before = len(looked_at)
@@ -86,7 +95,7 @@ def test_slices_of_all_nodes_that_change_at_once_are_looked_at_in_steps_also_for
     searches.clear()
     other_devices(state)
     work = []
-    for _ in decider.ahead(state.snapshot, POD):
+    for _ in decider.precompute(state.snapshot, POD):
         work.append(len(looked_at) + len(searches))
         looked_at.clear()
         searches.clear()
@@ -98,10 +107,38 @@ def test_slices_of_all_nodes_that_change_at_once_are_looked_at_in_steps_also_for
 
 def test_a_cluster_that_is_followed_from_the_start_reads_no_slices_at_the_first_claim(monkeypatch):
     found = devices.cluster(4)
-    for plugin in CHAIN.working_ahead:
+    for plugin in CHAIN.precomputing:
         plugin.follow(found.objects)
     told, changed = [], Pools.changed
     monkeypatch.setattr(Pools, "changed", lambda self, old, new: told.append(1) or changed(self, old, new))
     found.put(devices.claim("p", 1))
     assert Decider(CHAIN).decide(found.snapshot(), POD).node is not None
     assert told == []
+
+
+def judged(state):
+    """The steps in which the operator looks ahead of a judgement about a placed pod."""
+    name = POD.object.spec.scheduler_name
+    scheduler = SimpleNamespace(profiles=[SimpleNamespace(name=name, chain=CHAIN)], state=state, snapshot=state.snapshot)
+    ran = structs.replace(POD.object, spec=structs.replace(POD.object.spec, node_name="n00000"))
+    return Judge(scheduler, ManualClock(), TenantRights()).precompute(ran)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda state: placing.place_pods(Decider(CHAIN), state, [POD], watch=lambda *_: None),
+        lambda state: evaluated(Decider(CHAIN), SupposedChanges(state), [POD]),
+        lambda state: answered(CHAIN, state.snapshot(), [POD]),
+        lambda state: answered(CHAIN, state.snapshot(), [POD], what_if=WhatIf(drain=("n00000",))),
+        lambda state: drain_ahead(Decider(CHAIN), SupposedChanges(state), ["n00000"], [POD]),
+        judged,
+    ],
+    ids=["dry run", "evaluation", "preview", "preview of a drain", "drain", "judgement"],
+)
+def test_questions_that_are_answered_on_the_event_loop_look_at_one_node_in_a_step(state, looked_at, asked):
+    before = 0
+    for _ in asked(state):
+        assert len(looked_at) - before <= 2  # one more may have changed by a decision
+        before = len(looked_at)
+    assert NODES <= len(looked_at) <= NODES + 2

@@ -1,4 +1,4 @@
-"""Whether an expression may give optional values to Python, where the runtime ends the process: such expressions are refused.
+"""Refuses expressions that may return optional values to Python: the runtime would end the process.
 
 Each value has a bound of how deep optional values are nested in it, in lists and maps too. Functions of the language take any value; those
 that `library` implements take none with an optional value inside.
@@ -35,7 +35,7 @@ class _Reached(Exception):
 
 
 def refusal(serialized: bytes) -> str:
-    """Why a compiled expression, serialized, cannot be evaluated; "" if it can."""
+    """The reason why a compiled expression, serialized, cannot be evaluated; "" if it can."""
     try:
         result = _of(tree.expression(serialized), {})
     except _Reached as reached:

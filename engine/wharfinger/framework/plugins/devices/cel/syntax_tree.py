@@ -151,7 +151,7 @@ class Maker:
         return self._form(CONSTANT, written(6, value.encode()))
 
     def loop(self, over: bytes, names: Sequence[str], collected: str, parts: Sequence[bytes]) -> bytes:
-        """A loop with one or two variables; `parts` are what `collected` begins with, the condition to go on, the step, and the result."""
+        """A loop with one or two variables; `parts` are the beginning of `collected`, the condition of a step, the step, the result."""
         variables = [written(number, name.encode()) for number, name in zip((1, 8), names, strict=False)]
         body = [written(number, part) for number, part in zip((4, 5, 6, 7), parts, strict=True)]
         return self._form(COMPREHENSION, b"".join([variables[0], written(2, over), written(3, collected.encode()), *body, *variables[1:]]))

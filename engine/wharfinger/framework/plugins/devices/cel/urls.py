@@ -86,7 +86,7 @@ def _escaped(text: str, plain: frozenset[str]) -> str:
 
 
 def _is_encoded(text: str, plain: frozenset[str]) -> bool:
-    """True for a text that need not be escaped anew (`validEncoded`); False for an empty one."""
+    """True for a text that need not be escaped again (`validEncoded`); False for an empty one."""
     return bool(text) and all(letter in plain or letter in "!$&'()*+,;=:@[]%" for letter in text)
 
 

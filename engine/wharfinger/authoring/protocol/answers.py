@@ -1,6 +1,6 @@
 """The answers of `authoring` in the types of the Language Server Protocol (3.17), for the texts of an editor.
 
-Only this module of `authoring` has positions as lines and UTF-16 code units.
+`positions` converts between offsets, which the rest of `authoring` uses, and lines with UTF-16 code units.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any
 from lsprotocol import types as lsp
 from pygls import uris
 
-from wharfinger.authoring import actions, completion, completion_place, highlighting, hover, inline_texts, navigation, test_from_decision
+from wharfinger.authoring import actions, highlighting, hover, inline_texts, navigation, test_from_decision
 from wharfinger.authoring.actions import Action
-from wharfinger.authoring.completion_place import Offer
+from wharfinger.authoring.completion.candidates import offers
+from wharfinger.authoring.completion.place import Offer, signatures
 from wharfinger.authoring.document import Document, Finding, findings
 from wharfinger.authoring.inline_texts import InlayHints, Passing
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.positions import Positions
+from wharfinger.authoring.protocol.positions import Positions
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language.files import SUFFIX, decode, paired_file
 from wharfinger.language.load import OnDisk
@@ -198,7 +199,7 @@ class Answers:
 
     def completion(self, document: Document, offset: int) -> lsp.CompletionList:
         """The completion items at a place."""
-        found = completion.offers(document, offset, self.cluster)
+        found = offers(document, offset, self.cluster)
         return lsp.CompletionList(is_incomplete=False, items=[self._item(document, number, each) for number, each in enumerate(found)])
 
     def _item(self, document: Document, number: int, offer: Offer) -> lsp.CompletionItem:
@@ -220,7 +221,7 @@ class Answers:
 
     def signature_help(self, document: Document, offset: int) -> lsp.SignatureHelp | None:
         """The signature of the function around a place."""
-        found = completion_place.signatures(document, offset)
+        found = signatures(document, offset)
         shown = [
             lsp.SignatureInformation(
                 label=each.text,
@@ -242,7 +243,7 @@ class Answers:
     # ── names ──
 
     def definition(self, document: Document, offset: int) -> list[lsp.Location]:
-        """Where a name is declared."""
+        """The declaration of a name."""
         found = navigation.definition(document, offset, self._others(document))
         return [location for each in found if (location := self._location(each)) is not None]
 

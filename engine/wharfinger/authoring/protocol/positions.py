@@ -1,22 +1,17 @@
 r"""Places as editors count them: lines and UTF-16 code units, as the Language Server Protocol and JavaScript do.
 
-Everywhere else a place is an offset in characters. A character beyond U+FFFF takes two code units; few texts have one, and those that have
-none take a short way. Lines end with `\n`, `\r\n` or `\r`.
+Everywhere else a place is an offset in characters. A character beyond U+FFFF takes two code units. So the code units before an offset are
+the characters before it and the wide ones among them, which are looked up in a sorted list. Lines end with `\n`, `\r\n` or `\r`.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from functools import cached_property
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_WIDEST = "\uffff"
-
-
-def units(text: str) -> int:
-    """The number of UTF-16 code units of a text."""
-    return len(text) if text.isascii() else len(text) + sum(char > _WIDEST for char in text)
+_WIDE = re.compile("[^\u0000-\uffff]")
 
 
 class Positions:
@@ -24,19 +19,27 @@ class Positions:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._narrow = text.isascii() or max(text) <= _WIDEST
 
     @cached_property
     def line_starts(self) -> list[int]:
         """The offsets in characters at which lines begin; the first is 0."""
         return [0, *(end.end() for end in _LINE_END.finditer(self.text))]
 
+    @cached_property
+    def _wide(self) -> list[int]:
+        """The offsets of the characters that take two code units."""
+        return [] if self.text.isascii() else [found.start() for found in _WIDE.finditer(self.text)]
+
+    @cached_property
+    def _wide_units(self) -> list[int]:
+        """The code units before each of these characters."""
+        return [offset + number for number, offset in enumerate(self._wide)]
+
     def at(self, offset: int) -> tuple[int, int]:
         """The line, from 0, and the code unit in it, from 0, of an offset."""
         offset = max(0, min(offset, len(self.text)))
         line = bisect_right(self.line_starts, offset) - 1
-        start = self.line_starts[line]
-        return line, offset - start if self._narrow else units(self.text[start:offset])
+        return line, self.to_units(offset) - self.to_units(self.line_starts[line])
 
     def offset(self, line: int, unit: int) -> int:
         """The offset of a code unit in a line; a unit after the end of a line is its end, a line after the text is the end of the text."""
@@ -44,28 +47,18 @@ class Positions:
             return 0
         if line >= len(self.line_starts):
             return len(self.text)
-        start, end = self.line_starts[line], self._line_end(line)
-        return min(start + max(0, unit), end) if self._narrow else start + _characters(self.text[start:end], unit)
+        start = self.line_starts[line]
+        return min(self.from_units(self.to_units(start) + max(0, unit)), self._line_end(line))
 
     def to_units(self, offset: int) -> int:
         """The code units before an offset."""
-        return offset if self._narrow else units(self.text[:offset])
+        return offset + bisect_left(self._wide, offset)
 
     def from_units(self, unit: int) -> int:
-        """The offset after a number of code units."""
-        return max(0, min(unit, len(self.text))) if self._narrow else _characters(self.text, unit)
+        """The offset after a number of code units; a place inside of a character is before it."""
+        return max(0, min(unit - bisect_left(self._wide_units, unit), len(self.text)))
 
     def _line_end(self, line: int) -> int:
         end = self.line_starts[line + 1] if line + 1 < len(self.line_starts) else len(self.text)
         start = self.line_starts[line]
         return start + len(self.text[start:end].rstrip("\r\n"))
-
-
-def _characters(text: str, unit: int) -> int:
-    """The number of characters in a number of code units; a place inside of a character is before it."""
-    seen = 0
-    for index, char in enumerate(text):
-        seen += 2 if char > _WIDEST else 1
-        if seen > unit:
-            return index
-    return len(text)

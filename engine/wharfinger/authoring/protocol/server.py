@@ -1,8 +1,8 @@
-"""The language server: which question of the Language Server Protocol gets which answer of `protocol_answers`, by pygls.
+"""The language server, by pygls: receives the requests of the Language Server Protocol and sends the answers of `answers`.
 
 An editor sends the whole text with each change, and sends a request for everything that it shows. A text is analysed at the first request
 after a change. Findings are sent a moment after the last change, so they do not delay typing. pygls has no limit for the size of a message.
-It does not answer a request that does not fit its type, so the editor waits for ever, and it writes a traceback. This server answers such a
+It does not answer a request that does not fit its type, so the editor waits forever, and it writes a traceback. This server answers such a
 request with an error of JSON-RPC 2.0. A message that is too long or cut off ends the server.
 """
 
@@ -23,7 +23,7 @@ from pygls.protocol import LanguageServerProtocol
 import wharfinger
 from wharfinger.authoring import highlighting, navigation
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.protocol_answers import MAKE_TEST, RUN_TEST, Answers, name_of, uri_of
+from wharfinger.authoring.protocol.answers import MAKE_TEST, RUN_TEST, Answers, name_of, uri_of
 from wharfinger.errors import UsageError, WharfingerError
 
 PAUSE = 0.25
@@ -289,11 +289,11 @@ class Protocol(LanguageServerProtocol):
         try:
             return super().structure_message(data)
         except JsonRpcException:
-            asker, method = data.get("id"), data.get("method")
-            if not isinstance(asker, str | int) or not isinstance(method, str):
+            requester, method = data.get("id"), data.get("method")
+            if not isinstance(requester, str | int) or not isinstance(method, str):
                 raise
             known = method in self.fm.builtin_features or method in self.fm.features
-            return Refused(asker, JsonRpcInvalidParams.of(method) if known else JsonRpcMethodNotFound.of(method))
+            return Refused(requester, JsonRpcInvalidParams.of(method) if known else JsonRpcMethodNotFound.of(method))
 
     def handle_message(self, message: Any) -> None:
         """Answers a message. JsonRpcInvalidRequest for one that is none of JSON-RPC, which has no sender to answer."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from wharfinger.authoring import vocabulary
-from wharfinger.authoring.completion_place import Offer
+from wharfinger.authoring.completion.place import Offer
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.words import Frame, Reading
@@ -25,6 +25,8 @@ SELECTED_VALUE = re.compile(r"([\w./-]+)\s*(?:==?|!=|\s(?:not)?in\s*\((?:[^)]*,)
 """The end of a label selector where a value is being written: its key, and what there is of the value."""
 SELECTED_KEY = re.compile(r"(?:^|,)\s*!?([\w./-]*)$")
 """The end of a label selector where a key is being written."""
+MAX_SELECTED = 1_000
+"""Letters at the end of a label selector that are read; a key has at most 317. What the patterns take grows with the square of it."""
 OF_NATIVE = frozenset({"least_allocated", "most_allocated", "balanced_allocation", "share_after"})
 
 
@@ -44,7 +46,7 @@ def text_offers(document: Document, string: Token, offset: int, before: Sequence
     frame = words[-1].frame if words else None
     place = _Inside(string, offset)
     if before and before[-1].type == "MATCHES":
-        return _of_selector(document.text[place.start : offset], offset, before, cluster)
+        return _of_selector(document.text[max(place.start, offset - MAX_SELECTED) : offset], offset, before, cluster)
     found = dict(_found(before, frame, reading, cluster))
     return [Offer(label=text, kind="label", start=place.start, end=place.end, detail=detail) for text, detail in found.items()]
 
@@ -154,7 +156,7 @@ def _without_fallback(before: Sequence[Token]) -> Sequence[Token]:
 
 
 def _opening(tokens: Sequence[Token]) -> int:
-    """Where the parenthesis opens that the last token closes; 0 where none does."""
+    """The index of the parenthesis that the last token closes; 0 if there is none."""
     depth = 0
     for at in range(len(tokens) - 1, -1, -1):
         depth += (tokens[at].type == "RPAR") - (tokens[at].type == "LPAR")

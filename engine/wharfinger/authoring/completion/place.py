@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from string import ascii_letters, digits
+
+from msgspec import Struct
 
 from wharfinger.authoring import vocabulary
 from wharfinger.authoring.document import Document
@@ -16,11 +17,10 @@ from wharfinger.language.parse.tokens import CLOSE, OPEN, Lexer, Token, comments
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics.catalogue import SOURCES
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_LETTERS = frozenset(f"{ascii_letters}{digits}_")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The place in a document where something is to be written: `start` to `end` is the word that has been begun.
 
     `before` are the tokens before it, from the beginning of the statement of the file, or of the placeholder of a message (`inside`).
@@ -94,9 +94,11 @@ def tokens_between(document: Document, start: int, end: int) -> list[Token]:
 
 def place_at(document: Document, begin: int, offset: int, cluster: KnownCluster | None, *, inside: bool) -> Place:
     """The place at an offset, whose tokens are read from `begin` on; `inside`: it is in a placeholder of a message."""
-    begun = _WORD.search(document.text, begin, offset)
-    start = begun.start() if begun else offset
-    end = offset
+    start = end = offset
+    while start > begin and document.text[start - 1] in _LETTERS:  # no search by a pattern, which would begin at each letter of the text
+        start -= 1
+    while start < offset and document.text[start] in digits:
+        start += 1
     while end < len(document.text) and (document.text[end].isalnum() or document.text[end] == "_"):
         end += 1
     before = tokens_between(document, begin, start)
@@ -119,12 +121,11 @@ def written_before(document: Document, offset: int) -> tuple[list[Token], Frame 
     return place.before, place.frame, place.reading.item
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(Struct, frozen=True, kw_only=True):
     """One thing that may be written: characters `start` to `end` are replaced by `insert`, which is the label unless given.
 
     `kind` is field, function, value, subject, keyword, word, type, unit, key, label, object, rule, plugin or annotation. In a `snippet`,
-    `$1` and `${1:text}` are where the author goes on, as in the Language Server Protocol. Offers of a lower `rank` come first.
+    `$1` and `${1:text}` are where the author continues, as in the Language Server Protocol. Offers of a lower `rank` come first.
     """
 
     label: str
@@ -148,8 +149,7 @@ class Offer:
         return self.insert or self.label
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """A call as text, its documentation, the text of its parameters, and the index of the parameter at the cursor."""
 
     text: str
@@ -168,10 +168,10 @@ def signatures(document: Document, offset: int) -> list[Signature]:
     if frame is None:
         return []
     count, named = _argument(tokens, frame)
-    return [Signature(text, doc, shown, _active(shown, count, named)) for text, doc, shown in _ways(frame.name, item)]
+    return [Signature(text, doc, shown, _active(shown, count, named)) for text, doc, shown in _signature_forms(frame.name, item)]
 
 
-def _ways(name: str, item: str) -> list[tuple[str, str, tuple[str, ...]]]:
+def _signature_forms(name: str, item: str) -> list[tuple[str, str, tuple[str, ...]]]:
     if item == "METRIC" and name in SOURCES:
         shown = ("query", *(f"{option}: {row.kind.value}" for option, row in SOURCES[name].options.items()))
         return [(f"{name}({', '.join(shown)})", f"Takes {SOURCES[name].argument}, and options by name.", shown)]

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from wharfinger.authoring import vocabulary
-from wharfinger.authoring.completion_place import Offer, Place, in_comment, place_at, statement_start, string_at, string_in, tokens_between
+from wharfinger.authoring.completion.place import Offer, Place, in_comment, place_at, statement_start, string_at, string_in, tokens_between
+from wharfinger.authoring.completion.quoted_texts import item_of, text_offers
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.text_completion import item_of, text_offers
 from wharfinger.authoring.vocabulary import attribute_text, function_text, short
 from wharfinger.authoring.words import DECLARED_OBJECTS, DECLARED_VALUES, TERMS, Frame, Role, Word
 from wharfinger.builtins import CATALOGUE

@@ -1,0 +1,71 @@
+"""Which texts of namespaces are built next: a portion at a time, by turns, so that many changes of one namespace delay no other.
+
+All changes of the cluster's policies are built together, as they may belong together. With them go some texts of namespaces; the others
+keep their former versions until it is their turn. A namespace that has had less text built comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from wharfinger.policies.ledger import Ledger, Offer
+from wharfinger.signals.fair_queue import FairQueue, Places, Requester
+
+MAX_TEXTS: Final = 20
+"""Texts of namespaces that are built at a time."""
+MAX_BYTES: Final = 2**16
+"""The size of these texts together, unless one alone is larger. The time of a check is in proportion to the size of a text."""
+
+_ANY_NUMBER: Final = 2**31
+_PLACES: Final = Places(number=1, of_group=1, of_requester=1, waiting=_ANY_NUMBER, waiting_of_requester=_ANY_NUMBER)
+
+
+class NamespaceTurns:
+    """The turns of namespaces at having their policies built."""
+
+    def __init__(self) -> None:
+        self._queue: FairQueue[tuple[str, str]] = FairQueue(_PLACES)
+
+    def divided(self, pending: Mapping[str, Offer], ledger: Ledger) -> tuple[dict[str, Offer], dict[str, Offer]]:
+        """(the offers with what is to be built now, the offers of which something is left), by source."""
+        waiting = {
+            (source, key): Requester(namespace)
+            for source, offer in pending.items()
+            for key in ledger.to_build(source, offer.texts or {})
+            if (namespace := (offer.texts or {})[key].authority.namespace) is not None
+        }
+        later = waiting.keys() - self._chosen(waiting, pending)
+        now = {
+            source: _without(offer, source, {key for place, key in later if place == source}, ledger) for source, offer in pending.items()
+        }
+        return now, {source: pending[source] for source in pending if any(place == source for place, _ in later)}
+
+    def _chosen(self, waiting: Mapping[tuple[str, str], Requester], pending: Mapping[str, Offer]) -> set[tuple[str, str]]:
+        """The texts of `waiting`, by source and key, whose turn it is."""
+        for place in sorted(waiting):
+            self._queue.put(waiting[place], place)
+        chosen: set[tuple[str, str]] = set()
+        size = 0
+        while len(chosen) < MAX_TEXTS and (found := self._queue.take()) is not None:
+            requester, (source, key) = found
+            length = len((pending[source].texts or {})[key].content)
+            fits = not chosen or size + length <= MAX_BYTES
+            self._queue.give_back(requester, length + 1 if fits else 0)
+            if not fits:
+                break
+            chosen.add((source, key))
+            size += length
+        for place in waiting.keys() - chosen:
+            self._queue.withdraw(waiting[place], place)
+        return chosen
+
+
+def _without(offer: Offer, source: str, later: set[str], ledger: Ledger) -> Offer:
+    """The offer with the former texts in place of those that are built later, and without new ones of these."""
+    if offer.texts is None or not later:
+        return offer
+    former = {key: entry.text for key in later if (entry := ledger.entries.get((source, key))) is not None}
+    return replace(offer, texts={key: former.get(key, text) for key, text in offer.texts.items() if key not in later or key in former})

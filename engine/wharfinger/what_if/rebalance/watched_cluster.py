@@ -1,0 +1,105 @@
+"""The cluster as it is watched while a plan is carried out, with what has changed in it since it was last asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+
+_Owner = tuple[str, str, str, str]
+_NO_PODS: Mapping[str, PodView] = {}
+
+
+class Change(NamedTuple):
+    """An object as it was, and as it is now; None where it was not there or is gone."""
+
+    kind: str
+    before: Any
+    now: Any
+
+
+class WatchedCluster:
+    """A ClusterSink that keeps a state, and all pods by uid, those without a node too.
+
+    `changed` is set by every watch event; whoever waits for one clears it.
+    """
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self.pods: dict[str, PodView] = {}
+        self.changed = asyncio.Event()
+        self._known: dict[str, dict[str, Any]] = {}
+        self._former: dict[tuple[str, str], Any] = {}
+        self._owned: dict[_Owner, dict[str, PodView]] = {}
+
+    def upsert(self, kind: str, obj: Any) -> None:
+        """Takes over an object that was added or changed."""
+        identity = _identity(obj)
+        self._note(kind, identity)
+        self._known.setdefault(kind, {})[identity] = obj
+        if isinstance(obj, objects.Pod):
+            self._forget(identity)
+            view = self.pods[identity] = PodView(obj)
+            self._owned.setdefault(_owner(view), {})[identity] = view
+        self.state.put(obj)
+
+    def delete(self, kind: str, obj: Any) -> None:
+        """Removes an object."""
+        self._drop(kind, _identity(obj))
+
+    def replace(self, kind: str, objs: Sequence[Any]) -> None:
+        """Makes these objects all that there are of a kind."""
+        for gone in self._known.get(kind, {}).keys() - set(map(_identity, objs)):
+            self._drop(kind, gone)
+        for obj in objs:
+            self.upsert(kind, obj)
+
+    def synced(self, kind: str) -> None:
+        """Does nothing: callers that wait for the lists ask the source."""
+
+    def siblings(self, pod: PodView) -> Mapping[str, PodView]:
+        """The pods of the same controller by uid, in a view that follows changes; none without a controller."""
+        return _NO_PODS if pod.controller is None else self._owned.setdefault(_owner(pod), {})
+
+    def changes(self) -> Iterator[Change]:
+        """The objects that were added, changed or removed since the last call."""
+        former, self._former = self._former, {}
+        for (kind, identity), before in former.items():
+            yield Change(kind, before, self._known.get(kind, {}).get(identity))
+
+    def _note(self, kind: str, identity: str) -> None:
+        self._former.setdefault((kind, identity), self._known.get(kind, {}).get(identity))
+        self.changed.set()
+
+    def _drop(self, kind: str, identity: str) -> None:
+        self._note(kind, identity)
+        self._known.get(kind, {}).pop(identity, None)
+        if kind == "Pod":
+            pod = self._forget(identity)
+            if pod is not None:
+                self.state.remove_pod(pod)
+        elif kind == "Node":
+            self.state.remove_node(identity)
+        else:
+            self.state.drop(kind, identity)
+
+    def _forget(self, uid: str) -> PodView | None:
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            self._owned[_owner(pod)].pop(uid, None)
+        return pod
+
+
+def _owner(pod: PodView) -> _Owner:
+    """The namespace, kind, name and uid of the pod's controller; empty texts without one."""
+    owner = pod.controller
+    return ("", "", "", "") if owner is None else (pod.namespace, owner.kind, owner.name, owner.uid)
+
+
+def _identity(obj: Any) -> str:
+    """The uid of a pod, of other objects their key."""
+    return PodView(obj).uid if isinstance(obj, objects.Pod) else objects.key_of(obj)

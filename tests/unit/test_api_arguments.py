@@ -1,0 +1,122 @@
+"""The functions of `import wharfinger` refuse wrong arguments by name, agree with the verbs, and give the same answers in every process."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import wharfinger
+from tests.unit.framework.kube import node, pod
+from tests.unit.what_if.test_drain import owned
+from wharfinger.errors import UnknownObject, UsageError
+
+POLICY = 'policy "pack"\nscore full weight 2 = node.requested.cpu normalize minmax\n'
+OBJECTS = [node("a"), node("b"), node("c"), owned("one", on="a"), owned("two", on="b"), owned("three", on="c"), pod("new")]
+
+
+WHARF = Path(sys.executable).with_name("wharf")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a snapshot and a policy."""
+    kinds = [{**each, "apiVersion": "v1", "kind": "Node" if each in OBJECTS[:3] else "Pod"} for each in OBJECTS]
+    (tmp_path / "now.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": kinds}))
+    (tmp_path / "pack.policy").write_text(POLICY)
+    return tmp_path
+
+
+@pytest.fixture
+def asked(folder):
+    """The policies and the cluster that a question is about."""
+    return wharfinger.load_policies(folder / "pack.policy"), wharfinger.load_snapshot(folder / "now.json")
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "why"),
+    [
+        ("drain", {"nodes": "a"}, r"nodes: expected a list, such as \['a'\], not str 'a'"),
+        ("drain", {"nodes": []}, "nodes= names no node"),
+        ("drain", {"nodes": ["a"], "pods": {"metadata": {}}}, "pods: expected a list of pods, not dict"),
+        ("drain", {"nodes": ["a"], "pods": [{"kind": "Deployment"}]}, "expected a pod, not Deployment"),
+        ("rebalance", {"goals": "points"}, "goals: expected a list"),
+        ("rebalance", {"goals": ["points"], "namespaces": "default"}, "namespaces: expected a list"),
+        ("rebalance", {"goals": ["points"], "namespaces": ["shop"]}, "namespaces=shop: the cluster has no pod there"),
+        ("rebalance", {"goals": ["points"], "most_moves": 0}, "most_moves=0: expected a number of at least 1"),
+        ("rebalance", {"goals": ["points"], "most_cordons": 0}, "most_cordons=0"),
+        ("rebalance", {"goals": ["points"], "cost": math.nan}, "cost=nan"),
+        ("rebalance", {"goals": ["points"], "min_age": "5m"}, "min_age='5m': expected a number"),
+        ("rebalance", {"goals": ["free-gpus"], "whole": {"cpu": "0"}}, "whole cpu=0: expected a number of at least 1"),
+        ("capacity", {"by": "zone"}, "by: expected a list"),
+        ("capacity", {"nodes": -1, "like": "a"}, "nodes=-1"),
+        ("capacity", {"most": 0}, "most=0"),
+        ("capacity", {"pods": "pods.yaml"}, "pods: expected a list of pods, not str 'pods.yaml'"),
+        ("diff", {"against": (), "replace": "all"}, "replace: expected a list"),
+        ("diff", {"against": "policies/"}, "policies: expected what load_policies returns, not str 'policies/'"),
+        ("tune", {"objectives": "unplaced"}, "objectives: expected a list"),
+        ("tune", {"objectives": []}, "objectives= names nothing"),
+        ("tune", {"objectives": ["unplaced"], "trials": 0}, "trials=0"),
+        ("tune", {"objectives": ["unplaced"], "jobs": 0}, "jobs=0"),
+        ("tune", {"objectives": ["unplaced"], "held_out": 1}, "held_out=1: expected less than 1"),
+        ("tune", {"objectives": ["unplaced"], "load": math.nan}, "load=nan"),
+        ("optimal", {"seconds": -1}, "seconds=-1"),
+    ],
+)
+def test_a_wrong_argument_is_named(asked, function, arguments, why):
+    policies, cluster = asked
+    with pytest.raises(UsageError, match=why):
+        getattr(wharfinger, function)(policies=policies, cluster=cluster, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("function", "more"), [("drain", {"nodes": ["a"]}), ("rebalance", {"goals": ["points"]}), ("capacity", {}), ("place", {})]
+)
+def test_policies_and_clusters_that_are_not_loaded_are_named(asked, folder, function, more):
+    policies, cluster = asked
+    with pytest.raises(UsageError, match="policies: expected what load_policies returns, not CompiledPolicy"):
+        getattr(wharfinger, function)(policies[0], cluster, **more)
+    with pytest.raises(UsageError, match="cluster: expected what load_snapshot returns, not str"):
+        getattr(wharfinger, function)(policies, str(folder / "now.json"), **more)
+
+
+def test_an_unknown_node_is_named(asked):
+    with pytest.raises(UnknownObject, match="there is no node z"):
+        wharfinger.drain(*asked, ["z"])
+
+
+def printed(folder, seed, *words):
+    """What a verb prints, in a process with that seed of hashes."""
+    command = [WHARF, *words, "--snapshot", "now.json", "--policy", "pack.policy", "--format", "json"]
+    env = {**os.environ, "PYTHONHASHSEED": seed}
+    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+VERBS = {
+    "drain": ("drain", "a", "--force"),
+    "capacity": ("capacity", "--by", "kubernetes.io/hostname"),
+    "rebalance": ("rebalance", "--goal", "free-nodes", "--goal", "points", "--min-age", "0s"),
+    "diff": ("diff", "--replace", "all"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_hashes_of_a_process_change_no_byte(folder, verb):
+    assert printed(folder, "1", *VERBS[verb]) == printed(folder, "2", *VERBS[verb])
+
+
+def test_a_verb_and_its_function_give_the_same_answer(folder, asked):
+    policies, cluster = asked
+    moves = json.loads(printed(folder, "0", *VERBS["rebalance"]))["moves"]
+    plan = wharfinger.rebalance(policies, cluster, ["free-nodes", "points"], min_age=0)
+    assert [(move["pod"], move["source"], move["target"], move["gain"]) for move in moves] == [
+        (move.pod, move.source, move.target, move.gain) for move in plan.moves
+    ]
+    assert moves
+    fresh = wharfinger.load_snapshot(folder / "now.json")
+    [workload] = json.loads(printed(folder, "0", *VERBS["capacity"]))["workloads"]
+    [room] = wharfinger.capacity(policies, fresh, by=["kubernetes.io/hostname"]).rooms
+    assert workload["more"] == room.more
