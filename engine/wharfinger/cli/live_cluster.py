@@ -20,6 +20,8 @@ from wharfinger.simulate import cluster
 from wharfinger.simulate.cluster import Cluster
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from wharfinger.daemon.settings import Settings
     from wharfinger.framework.ports import Clock
     from wharfinger.kube.connection import Connection
@@ -110,7 +112,15 @@ def _warn_of_failures(event: object) -> None:
 
 def sigterm_as_interrupt() -> contextlib.AbstractContextManager[None]:
     """A context in which SIGTERM ends the command as Ctrl-C does, so that clean-up runs."""
-    return streams.handled(signal.SIGTERM, signal.default_int_handler)
+    return streams.handled(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    """Calls the handler of Ctrl-C as it is now: within `asyncio.run` it cancels the main task, and raises in no other."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):  # Ctrl-C is ignored, as under nohup
+        handler = signal.default_int_handler
+    handler(signal.SIGINT, frame)
 
 
 def settings_of(config: str | None, prometheus: str | None) -> Settings:

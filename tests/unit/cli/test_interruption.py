@@ -1,0 +1,42 @@
+"""SIGTERM ends a command as Ctrl-C does: its clean-up runs, whatever the event loop is in the middle of."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from wharfinger.cli.live_cluster import sigterm_as_interrupt
+
+
+def test_sigterm_cancels_the_main_task_and_no_other():
+    """The signal arrives while a task of a server runs. KeyboardInterrupt there would leave the server half stopped."""
+    seen = []
+
+    async def answers(begun: asyncio.Event) -> None:
+        await begun.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        seen.append("answered")
+
+    async def serve() -> None:
+        begun = asyncio.Event()
+        answering = asyncio.create_task(answers(begun))
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await answering
+            seen.append("stopped")
+
+    with sigterm_as_interrupt(), pytest.raises(KeyboardInterrupt):
+        asyncio.run(serve())
+    assert seen == ["answered", "stopped"]
+
+
+def test_sigterm_interrupts_also_where_ctrl_c_is_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with sigterm_as_interrupt(), pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGINT, before)
