@@ -34,7 +34,7 @@ from wharfinger.simulate.dry_run import ReasonCount
 from wharfinger.simulate.placing import Mode
 from wharfinger.simulate.replay import Change as ReplayedChange
 from wharfinger.what_if.diff import Spread
-from wharfinger.what_if.drain import Fate
+from wharfinger.what_if.drain import DrainOutcome
 from wharfinger.what_if.optimal.model import Answer
 from wharfinger.what_if.optimal.search import Placed
 from wharfinger.what_if.rebalance.movable import Limits
@@ -476,7 +476,7 @@ class DrainedPod(TypedDict):
     pod: str
     source: str | None
     controller: str | None
-    fate: Fate
+    outcome: DrainOutcome
     step: int | None
     reason: NotRequired[str]
     displaced_by: NotRequired[str]
@@ -591,7 +591,7 @@ class Tune(TypedDict):
 # ── look ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class WayOut(TypedDict):
+class Remedy(TypedDict):
     """A change of a node after which it would accept the pod."""
 
     node: str
@@ -603,9 +603,9 @@ class ExplainPod(TypedDict):
 
     bound_to: str | None
     group: str | None
-    remarks: list[str]
+    notes: list[str]
     explanation: Explanation
-    ways_out: list[WayOut]
+    remedies: list[Remedy]
 
 
 class GroupMember(TypedDict):

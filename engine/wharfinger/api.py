@@ -46,7 +46,7 @@ from wharfinger.what_if.rebalance import plan as rebalancing
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits, namespaces_without_pods
 from wharfinger.what_if.rebalance.plan import PlanOptions, Rebalance
 from wharfinger.what_if.supposed_changes import NodesLike
-from wharfinger.what_if.tune import knobs, workloads
+from wharfinger.what_if.tune import tunables, workloads
 from wharfinger.what_if.tune.objectives import objective
 from wharfinger.what_if.tune.search import DEFAULT_TRIALS, Tuned, tuned
 from wharfinger.what_if.tune.trials import Workload, processes
@@ -354,7 +354,7 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
     if not given:
         raise UsageError("there is nothing to search on; give a cluster or a decision log")
     searched, kept = workloads.split([workloads.prepared(each, replace, load, seed) for each in given], held_out, seed)
-    numbers = knobs.chosen(knobs.found(policies, _chain(policies, config), kubernetes=kubernetes), search, policies)
+    numbers = tunables.chosen(tunables.found(policies, _chain(policies, config), kubernetes=kubernetes), search, policies)
     goals = [objective(text) for text in objectives]
     where = partial(processes, jobs=jobs) if dask is None else partial(on_dask, address=dask)
     return tuned(policies, numbers, goals, searched, kept, where, most=trials, seed=seed)

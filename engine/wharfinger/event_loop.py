@@ -88,13 +88,13 @@ class Backoff:
         return failed_at if wait == 0 else (math.floor((failed_at + wait) / WINDOW) + 1) * WINDOW
 
 
-def writers_behind_bindings(waited: float, patience: float, usual: int, most: int) -> int:
+def writers_behind_bindings(waited: float, ramp_up: float, usual: int, most: int) -> int:
     """The number of writes at a time that are less urgent than bindings: one at first, and more the longer the oldest has waited.
 
-    It is `usual` after `patience` seconds. Before that it grows with the cube of the wait, so that a short burst is bound before most of
+    It is `usual` after `ramp_up` seconds. Before that it grows with the cube of the wait, so that a short burst is bound before most of
     them are written; beyond that, up to `most`, in proportion to it.
     """
-    share = waited / patience
+    share = waited / ramp_up
     return min(most, 1 + int((usual - 1) * (share**3 if share < 1 else share)))
 
 

@@ -89,9 +89,9 @@ def test_odd_pods_are_treated_as_by_kubectl(control_plane, odd):
         command = [WHARF, "drain", NODE, "--live", f"--kubeconfig={control_plane.kubeconfig}", "--format=json", *flags]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
-        pods = {each["pod"]: each["fate"] for each in json.loads(done.stdout)["pods"]}
-        refused = {pod for pod, fate in pods.items() if fate == "refused"}
-        leaving = {pod for pod, fate in pods.items() if fate not in {"refused", "stays"}}
+        pods = {each["pod"]: each["outcome"] for each in json.loads(done.stdout)["pods"]}
+        refused = {pod for pod, outcome in pods.items() if outcome == "refused"}
+        leaving = {pod for pod, outcome in pods.items() if outcome not in {"refused", "stays"}}
         evicted, cannot = kubectl_drain(control_plane, NODE, force=force, delete_empty_dir_data=data)
         assert cannot == refused, flags
         assert evicted - odd == (set() if refused else leaving), flags

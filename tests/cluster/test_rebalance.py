@@ -222,7 +222,7 @@ def foreign_cordon(api):
 def test_what_others_do_half_way_stops_it_with_a_report_and_open_nodes(control_plane, spread_out, interfere, said):
     api = control_plane.api
     left = first_eviction(api)
-    running = rebalance(control_plane, "--apply", "--pods-of", NAME, "--patience=5s")
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME, "--timeout=5s")
     eventually(left)
     interfere(api)
     code, out, err = ended(running)
@@ -239,7 +239,7 @@ def test_a_replacement_that_no_scheduler_places_stops_it(control_plane, nodes):
         api.create(objects.deployment("web", PODS, scheduler=NAME, cpu="1"))
         wait_bound(control_plane, PODS)
         eventually(lambda: scheduler.running() == PODS)
-    code, out, err = ended(rebalance(control_plane, "--apply", "--pods-of", NAME, "--patience=5s"))
+    code, out, err = ended(rebalance(control_plane, "--apply", "--pods-of", NAME, "--timeout=5s"))
     assert code == 1, out + err
     assert "no replacement has a node after 5 s" in err
     assert closed(api) == set()
@@ -262,7 +262,7 @@ def test_an_interrupt_opens_the_nodes_and_a_second_run_ends_the_work(control_pla
 
 def test_two_at_the_same_time_leave_every_pod_placed_and_every_node_open(control_plane, spread_out):
     api = control_plane.api
-    both = [rebalance(control_plane, "--apply", "--pods-of", NAME, "--patience=20s") for _ in range(2)]
+    both = [rebalance(control_plane, "--apply", "--pods-of", NAME, "--timeout=20s") for _ in range(2)]
     results = [ended(running) for running in both]
     assert {code for code, *_ in results} <= {0, 1, 2}, results
     assert not any("Traceback" in err for *_, err in results), results

@@ -66,17 +66,17 @@ def test_drains_are_those_of_the_verb(shop, defined):
     running, policy = shop
     drained = ["node-0000", "node-0001"]
     verb = output_of("drain", *drained, "--live", f"--kubeconfig={defined.kubeconfig}", "--policy", policy)
-    fates = {(pod["pod"], pod["fate"], (pod.get("replacement") or {}).get("node")) for pod in verb["pods"]}
-    assert {fate for _, fate, _ in fates} >= {"placed", "refused"}
+    outcomes = {(pod["pod"], pod["outcome"], (pod.get("replacement") or {}).get("node")) for pod in verb["pods"]}
+    assert {outcome for _, outcome, _ in outcomes} >= {"placed", "refused"}
     answer = evaluated(running, drain=drained)
-    assert {(pod["pod"], pod["fate"], pod["node"]) for pod in answer["pods"]} == fates
+    assert {(pod["pod"], pod["outcome"], pod["node"]) for pod in answer["pods"]} == outcomes
     assert answer["steps"] == verb["steps"] > 1
     assert [(use["budget"], use["allowedNow"]) for use in answer["budgets"]] == [("default/web", 1)]
 
     custom.create(defined, "PlacementPreview", "drain", {"template": WORKLOAD, "drain": drained})
     status = eventually(lambda: custom.status(defined, "PlacementPreview", "drain"))
     assert status["drainedRefused"] == 1
-    assert status["drained"] + status["drainedForbidden"] == sum(fate != "refused" for _, fate, _ in fates)
+    assert status["drained"] + status["drainedForbidden"] == sum(outcome != "refused" for _, outcome, _ in outcomes)
     assert len(defined.api.list("Pod")) == 7
 
 

@@ -17,14 +17,14 @@ from tests.cluster.process import WharfProcess
 from tests.cluster.what_if_batch import Batch
 from tests.cluster.what_if_scenarios import KINDS, OTHER_NAME, OTHER_POLICY, POLICY, DrainScenario, scenario, setting
 from tests.testbed import build
-from wharfinger.what_if.drain import Fate
+from wharfinger.what_if.drain import DrainOutcome
 
 SCENARIOS = int(os.environ.get("WHARF_SCENARIOS", "24"))
 FIRST = int(os.environ.get("WHARF_FIRST_SCENARIO", "0"))
 AT_ONCE = 50
 TURNS = itertools.count()
 ANSWERS = {
-    *(f"drain: {fate}" for fate in ("placed", "waits", "gone", "forbidden", "refused", "stays")),
+    *(f"drain: {outcome}" for outcome in ("placed", "waits", "gone", "forbidden", "refused", "stays")),
     *("rebalance: moves", "rebalance: stays"),
     *("gangs: fits", "gangs: does not fit"),
     *("capacity: fits", "capacity: does not fit", "diff: changes", "diff: same"),
@@ -111,8 +111,8 @@ def test_kubectl_refuses_the_drains_that_are_predicted_to_be_refused(control_pla
     for one in made:
         for node in one.drained:
             pods = [pod for pod in one.predicted.pods if pod.source == node]
-            refused = {pod.pod for pod in pods if pod.fate is Fate.REFUSED}
-            others = {pod.pod for pod in pods if pod.fate not in {Fate.REFUSED, Fate.STAYS}}
+            refused = {pod.pod for pod in pods if pod.outcome is DrainOutcome.REFUSED}
+            others = {pod.pod for pod in pods if pod.outcome not in {DrainOutcome.REFUSED, DrainOutcome.STAYS}}
             found = kubectl_drain(control_plane, node, **one.options)
             assert found == (set() if refused else others, refused), one.seed
             seen.update(["refused" if refused else "evicted"] if pods else [])

@@ -32,7 +32,7 @@ from wharfinger.model.state.copies import checkpoint_of, restored
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import DryRun
 from wharfinger.what_if.diff import Diff
-from wharfinger.what_if.drain import Drain, DrainedPod, Fate
+from wharfinger.what_if.drain import Drain, DrainedPod, DrainOutcome
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, PlanOptions, Rebalance, rebalance
 
@@ -260,7 +260,7 @@ class DrainScenario(Scenario):
             self._see_that_others_stay(api, step, {pod.source for pod in leaving})
             yield ()
             yield [_without_node(self.pods[_name(pod)]) for pod in leaving if pod.placement is not None]
-        for pod in self.predicted.of(Fate.FORBIDDEN):
+        for pod in self.predicted.of(DrainOutcome.FORBIDDEN):
             if not _is_refused(api, pod):
                 self.problems.append(f"{pod.pod}: its eviction is predicted to be forbidden ({pod.reason}), and it is allowed")
 
@@ -292,22 +292,24 @@ class DrainScenario(Scenario):
                 self.problems.append(f"{name} was not predicted to leave {self.pods[name]['spec'].get('nodeName')}")
 
     def _compare(self, predicted: DrainedPod, is_there: bool, is_new: bool, node: str | None) -> None:
-        match predicted.fate:
-            case Fate.GONE:
+        match predicted.outcome:
+            case DrainOutcome.GONE:
                 right = not is_there
-            case Fate.PLACED | Fate.WAITS:
+            case DrainOutcome.PLACED | DrainOutcome.WAITS:
                 right = is_there and node == predicted.node and is_new == (predicted.step is not None)
             case _:
                 right = is_there and not is_new and node == predicted.source
         if not right:
-            reported = f"{predicted.pod} of {predicted.source}: predicted {predicted.fate.value} {predicted.node} in step {predicted.step}"
+            reported = (
+                f"{predicted.pod} of {predicted.source}: predicted {predicted.outcome.value} {predicted.node} in step {predicted.step}"
+            )
             self.problems.append(f"{reported} ({predicted.reason}), found on {node}{'' if is_there else ': it is not there'}")
 
     @property
     def answers(self) -> Counter[str]:
-        """The number of pods with each fate."""
+        """The number of pods with each outcome."""
         assert self.predicted is not None
-        return Counter(f"drain: {pod.fate.value}" for pod in self.predicted.pods)
+        return Counter(f"drain: {pod.outcome.value}" for pod in self.predicted.pods)
 
 
 @dataclass(slots=True)

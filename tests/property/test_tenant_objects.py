@@ -336,8 +336,8 @@ def stored(text: str, two: WithObjects, which: int, pod: objects.Pod, theirs: Se
     claims = [
         Claim(place=(0, policy.name), mode=Mode.ENFORCE, profiles=frozenset({"wharfinger"}), candidate=policy) for policy in candidates
     ]
-    objections = [] if outcome.version is None else [choose(claims)[-1].objection]
-    return [outcome.report, [str(finding) for finding in (*outcome.findings, *outcome.now)], objections]
+    conflicts = [] if outcome.version is None else [choose(claims)[-1].conflict]
+    return [outcome.report, [str(finding) for finding in (*outcome.findings, *outcome.now)], conflicts]
 
 
 def test_a_preview_does_not_show_whether_others_have_podgroups_of_the_coscheduling_plugin() -> None:

@@ -49,7 +49,7 @@ KEYWORDS = {
     "capacity": {},
     "diff": {"against_param": None, "most": None},  # load_policies takes params
     "drain": {"selector": None, "pending": "pods", "delete_emptydir_data": "delete_empty_dir_data"},
-    "rebalance": {"goal": "goals", "namespace": "namespaces", "apply": None, "plan": None, "undo_cordons": None, "patience": None},
+    "rebalance": {"goal": "goals", "namespace": "namespaces", "apply": None, "plan": None, "undo_cordons": None, "timeout": None},
     "tune": {"on": "logs", "wanted": "search", "n_trials": "trials", "patch": None, "draw": None},
 }
 

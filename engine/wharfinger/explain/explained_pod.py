@@ -44,24 +44,24 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedPod:
-    """The explanation, remarks on the pod, and what would have to change for the nearest nodes and the requested nodes.
+    """The explanation, notes on the pod, and what would have to change for the nearest nodes and the requested nodes.
 
     `bound_to` is the node that the pod is on; "" for one that waits. `group` is the key of its group, "" for a pod without one.
     """
 
     explanation: Explanation
     bound_to: str
-    remarks: tuple[str, ...]
-    ways_out: tuple[Remedy, ...]
+    notes: tuple[str, ...]
+    remedies: tuple[Remedy, ...]
     group: str = ""
 
     def __str__(self) -> str:
-        lines = [f"{remark}\n" for remark in self.remarks]
+        lines = [f"{note}\n" for note in self.notes]
         lines.append(str(self.explanation))
-        if self.ways_out:
+        if self.remedies:
             lines.append("\n  what would have to change\n")
-        for way in self.ways_out:
-            lines += [f"    {way.node}\n", *(f"      {sentence}\n" for sentence in way.sentences)]
+        for remedy in self.remedies:
+            lines += [f"    {remedy.node}\n", *(f"      {sentence}\n" for sentence in remedy.sentences)]
         return "".join(lines)
 
     def plain(self) -> Mapping[str, Any]:
@@ -69,9 +69,9 @@ class ExplainedPod:
         return {
             "boundTo": self.bound_to or None,
             "group": self.group or None,
-            "remarks": list(self.remarks),
+            "notes": list(self.notes),
             "explanation": plain(self.explanation),
-            "waysOut": [{"node": way.node, "sentences": list(way.sentences)} for way in self.ways_out],
+            "remedies": [{"node": remedy.node, "sentences": list(remedy.sentences)} for remedy in self.remedies],
         }
 
 
@@ -122,12 +122,12 @@ def explained_decision(  # noqa: PLR0913 — the keywords are about groups
     """
     chain, bound_to = decision.chain, pod.node_name
     explanation = explain_decision(decision, snapshot, PolicyCommentary(chain), nodes)
-    remarks = (*_held(chain, pod), *_remarks(bound_to, decision), *([about] if about else []))
+    notes = (*_held(chain, pod), *_notes(bound_to, decision), *([about] if about else []))
     return ExplainedPod(
         explanation=explanation,
         bound_to=bound_to,
-        remarks=remarks,
-        ways_out=tuple(_remedies(chain, decision, snapshot, explanation)),
+        notes=notes,
+        remedies=tuple(_remedies(chain, decision, snapshot, explanation)),
         group=group,
     )
 
@@ -146,7 +146,7 @@ def _held(chain: Chain, pod: PodView) -> Iterator[str]:
         yield f"{pod.key} is held back: {gate.text}; what follows would be decided if it were not"
 
 
-def _remarks(bound_to: str, decision: Decision) -> Iterator[str]:
+def _notes(bound_to: str, decision: Decision) -> Iterator[str]:
     if bound_to:
         same = "the same node again" if decision.node == bound_to else f"now it would be {decision.node or 'nowhere'}"
         yield f"{decision.pod.key} is bound to {bound_to}; this was decided again as if it waited, on the cluster without it: {same}"

@@ -93,8 +93,8 @@ _POLL = 0.05  # seconds between checks whether more may be written
 class EventSettings(Struct, frozen=True, kw_only=True):
     """The default reporter, how many events may wait, how many are written at a time, and how often a series is written.
 
-    `series_interval` and `patience` are seconds. While bindings are in flight, one writer runs at first. Their number grows with the wait
-    of the oldest event: to `writers` after `patience`, and to `most_writers` at most.
+    `series_interval` and `ramp_up` are seconds. While bindings are in flight, one writer runs at first. Their number grows with the wait
+    of the oldest event: to `writers` after `ramp_up`, and to `most_writers` at most.
     """
 
     controller: str
@@ -104,7 +104,7 @@ class EventSettings(Struct, frozen=True, kw_only=True):
     writers: int = 12
     most_writers: int = 48
     series_interval: float = 360.0
-    patience: float = 2.0
+    ramp_up: float = 2.0
 
 
 class EventRecorder:
@@ -222,13 +222,13 @@ class EventRecorder:
         settings = self._settings
         if self._draining or not self._busy():
             return settings.writers
-        return writers_behind_bindings(self.oldest, settings.patience, settings.writers, settings.most_writers)
+        return writers_behind_bindings(self.oldest, settings.ramp_up, settings.writers, settings.most_writers)
 
     def _next(self) -> Series:
         """The next event: warnings first, unless another one has waited too long."""
         if self._warnings and self._waiting:
             first, other = self._warnings[0], self._waiting[0]
-            overdue = self._clock.monotonic() - other.queued_at >= self._settings.patience
+            overdue = self._clock.monotonic() - other.queued_at >= self._settings.ramp_up
             return (self._waiting if overdue and other.queued_at < first.queued_at else self._warnings).popleft()
         return (self._warnings or self._waiting).popleft()
 

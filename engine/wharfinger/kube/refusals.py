@@ -140,9 +140,9 @@ def _exception(status: int, status_object: Status, retry_after: float | None) ->
         found = Gone
     if retry_after is None and status_object.details is not None:
         retry_after = status_object.details.retry_after
-    patience = None if retry_after is None else min(max(retry_after, 0.0), _MAX_RETRY_AFTER)
+    wait = None if retry_after is None else min(max(retry_after, 0.0), _MAX_RETRY_AFTER)
     message = (status_object.message or f"HTTP status {status}")[:_MAX_TEXT_LENGTH]
-    return found(message, status=status, reason=status_object.reason or "", retry_after=patience)
+    return found(message, status=status, reason=status_object.reason or "", retry_after=wait)
 
 
 def _seconds(header: str | None) -> float | None:

@@ -29,7 +29,7 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import cut
 from wharfinger.operator.counted_work import MAX_OPERATIONS, CountedWork, within
 from wharfinger.simulate import placing
-from wharfinger.what_if.drain import Drain, Fate, drain_ahead, drain_steps
+from wharfinger.what_if.drain import Drain, DrainOutcome, drain_ahead, drain_steps
 from wharfinger.what_if.further_pods import further_groups, grouped
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added
 
@@ -224,8 +224,8 @@ def _drained(
     drained = Drained(
         leave=len(again),
         placed=sum(each.node is not None for each in again),
-        forbidden=len(found.of(Fate.FORBIDDEN)),
-        refused=len(found.of(Fate.REFUSED)),
+        forbidden=len(found.of(DrainOutcome.FORBIDDEN)),
+        refused=len(found.of(DrainOutcome.REFUSED)),
     )
     return nodes, devices, miss, drained
 

@@ -45,7 +45,7 @@ class Choice:
     """The version that holds for a claim, None for none, and why it is not the candidate ("" if it is)."""
 
     policy: CompiledPolicy | None
-    objection: str = ""
+    conflict: str = ""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class _Taken:
 
     by_name: dict[tuple[bool, str], CompiledPolicy] = field(default_factory=dict)
 
-    def objection(self, mode: Mode, policy: CompiledPolicy) -> str:
+    def conflict(self, mode: Mode, policy: CompiledPolicy) -> str:
         """The reason why a policy cannot be in effect together with the others; "" if it can."""
         shadow = mode is Mode.SHADOW
         other = self.by_name.get((shadow, policy.name))
@@ -91,16 +91,16 @@ def choose(claims: Sequence[Claim]) -> list[Choice]:
 def _choice(claim: Claim, of_profiles: Sequence[_Taken]) -> Choice:
     if claim.mode is Mode.OFF:
         return Choice(policy=None)
-    objection = _objection(claim, claim.candidate, of_profiles)
-    if not objection:
+    conflict = _conflict(claim, claim.candidate, of_profiles)
+    if not conflict:
         return Choice(policy=claim.candidate)
-    if claim.held is not None and claim.held is not claim.candidate and not _objection(claim, claim.held, of_profiles):
-        return Choice(policy=claim.held, objection=objection)
-    return Choice(policy=None, objection=objection)
+    if claim.held is not None and claim.held is not claim.candidate and not _conflict(claim, claim.held, of_profiles):
+        return Choice(policy=claim.held, conflict=conflict)
+    return Choice(policy=None, conflict=conflict)
 
 
-def _objection(claim: Claim, policy: CompiledPolicy, of_profiles: Sequence[_Taken]) -> str:
-    return next((sentence for there in of_profiles if (sentence := there.objection(claim.mode, policy))), "")
+def _conflict(claim: Claim, policy: CompiledPolicy, of_profiles: Sequence[_Taken]) -> str:
+    return next((sentence for there in of_profiles if (sentence := there.conflict(claim.mode, policy))), "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ class Entry(Struct, eq=False, kw_only=True):
     """The text that a source offers under a key, and the version in force.
 
     `candidate` is the last version that was accepted by itself; `held` the one that decides since `since`, or the one that was restored
-    from `stored`. They differ while the candidate conflicts with other policies; `objection` is the reason. `announced` are state and
+    from `stored`. They differ while the candidate conflicts with other policies; `conflict` is the reason. `announced` are state and
     revision as they were last announced.
     """
 
@@ -37,7 +37,7 @@ class Entry(Struct, eq=False, kw_only=True):
     held: Version | None = None
     since: float | None = None
     attempted: float = 0.0
-    objection: str = ""
+    conflict: str = ""
     stored: Record | None = None
     newly: bool = False
     now: tuple[Finding, ...] = ()
@@ -88,7 +88,7 @@ class Entry(Struct, eq=False, kw_only=True):
     def hold(self, choice: Choice, now: float) -> None:
         """Let a choice hold from now on; `stored` has then served its purpose."""
         before = None if self.held is None else self.held.policy
-        self.objection = choice.objection
+        self.conflict = choice.conflict
         if self.mode is Mode.OFF or (self.candidate is not None and choice.policy is self.candidate.policy):
             self.held = self.candidate
         elif choice.policy is None:
@@ -106,7 +106,7 @@ class Entry(Struct, eq=False, kw_only=True):
     @property
     def accepted(self) -> bool:
         """True if the last text holds, or would hold if its mode were not off."""
-        return self.outcome is not None and self.outcome.version is not None and not self.objection
+        return self.outcome is not None and self.outcome.version is not None and not self.conflict
 
     @property
     def name(self) -> str | None:
@@ -124,8 +124,8 @@ class Entry(Struct, eq=False, kw_only=True):
         outcome = self.outcome or Outcome(version=None)
         findings = outcome.findings
         report = outcome.report
-        if self.objection:
-            clash = Finding(severity="error", code="set", message=self.objection, file=self.text.name)
+        if self.conflict:
+            clash = Finding(severity="error", code="set", message=self.conflict, file=self.text.name)
             findings = (clash, *findings)
             report = f"error: {clash}\n{report}"
         return PolicyStatus(

@@ -41,7 +41,7 @@ LEAVING = "it is being deleted already"
 LOST = "no controller creates it again"
 
 
-class Fate(Enum):
+class DrainOutcome(Enum):
     """The outcome of a drain for one pod."""
 
     PLACED = "placed"
@@ -69,7 +69,7 @@ class DrainedPod:
     pod: str
     source: str
     controller: str
-    fate: Fate
+    outcome: DrainOutcome
     reason: str
     step: int | None
     placement: PodResult | None
@@ -120,14 +120,14 @@ class Drain:
     after: Utilisation
     groups: tuple[GroupResult, ...] = ()
 
-    def of(self, fate: Fate) -> tuple[DrainedPod, ...]:
+    def of(self, outcome: DrainOutcome) -> tuple[DrainedPod, ...]:
         """The pods with one outcome, in order."""
-        return tuple(pod for pod in self.pods if pod.fate is fate)
+        return tuple(pod for pod in self.pods if pod.outcome is outcome)
 
     @property
     def clean(self) -> bool:
         """True if every pod that has to leave may leave, and every replacement has a node."""
-        return not any(pod.fate in {Fate.WAITS, Fate.FORBIDDEN, Fate.REFUSED} for pod in self.pods)
+        return not any(pod.outcome in {DrainOutcome.WAITS, DrainOutcome.FORBIDDEN, DrainOutcome.REFUSED} for pod in self.pods)
 
 
 def drain(  # noqa: PLR0913 — the keywords are independent choices
@@ -204,27 +204,27 @@ class _Moving:
     def __post_init__(self) -> None:
         self.replacement = self.pod
 
-    def outcome(self) -> DrainedPod:
+    def drained(self) -> DrainedPod:
         owner = self.pod.controller
         return DrainedPod(
             pod=self.pod.key,
             source=self.source,
             controller="" if owner is None else f"{owner.kind}/{owner.name}",
-            fate=self._fate(),
+            outcome=self._outcome(),
             reason=self._reason(),
             step=self.step,
             placement=self.placement,
             displaced_by=self.displaced_by,
         )
 
-    def _fate(self) -> Fate:
+    def _outcome(self) -> DrainOutcome:
         if self.placement is not None:
-            return Fate.WAITS if self.placement.node is None else Fate.PLACED
+            return DrainOutcome.WAITS if self.placement.node is None else DrainOutcome.PLACED
         if self.refusal is not None:
-            return Fate.FORBIDDEN
+            return DrainOutcome.FORBIDDEN
         if self.staying:
-            return Fate.STAYS
-        return Fate.REFUSED if self.step is None else Fate.GONE
+            return DrainOutcome.STAYS
+        return DrainOutcome.REFUSED if self.step is None else DrainOutcome.GONE
 
     def _reason(self) -> str:
         if self.placement is not None:
@@ -307,7 +307,7 @@ class _Drain:
             enumerate(self._moving.values()),
             key=lambda item: (not item[1].source, item[1].step is None, item[1].step or 0, item[1].order, item[0]),
         )
-        return tuple(moving.outcome() for _, moving in ordered)
+        return tuple(moving.drained() for _, moving in ordered)
 
     def budgets(self) -> tuple[BudgetUse, ...]:
         """The use of each budget that covers a pod of the nodes, by name."""

@@ -30,7 +30,7 @@ from wharfinger.model.reading import decode, files, workloads
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.simulate.dry_run import PodResult
-from wharfinger.what_if.drain import Drain, DrainedPod, Fate, drain_ahead, drain_steps
+from wharfinger.what_if.drain import Drain, DrainedPod, DrainOutcome, drain_ahead, drain_steps
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added, evaluated
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class EvaluatedPod(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
     pod: Annotated[str, Meta(description="Its `namespace/name`.")]
     node: Annotated[str | None, Meta(description="The node that it would get; null if there is none.")]
-    fate: Annotated[
+    outcome: Annotated[
         str,
         Meta(
             description="`placed`; `waits`: no node for it. Of pods of drained nodes also `gone`: it leaves and is not created again; "
@@ -166,7 +166,7 @@ class EvaluationAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     """The answer of `/evaluate`."""
 
     placed: Annotated[int, Meta(description="How many pods get a node.")]
-    unschedulable: Annotated[int, Meta(description="How many wait for one: those whose `fate` is `waits`.")]
+    unschedulable: Annotated[int, Meta(description="How many wait for one: those whose `outcome` is `waits`.")]
     pods: Annotated[
         list[EvaluatedPod],
         Meta(
@@ -180,7 +180,7 @@ class EvaluationAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     steps: Annotated[int, Meta(description="The steps of the drain: pods of one step leave together.")]
     budgets: Annotated[list[BudgetAsked], Meta(description="The use of PodDisruptionBudgets by the drain.")]
     new_nodes: Annotated[list[NewNode], Meta(description="The names of the added nodes, as in `pods`.")]
-    remarks: Annotated[list[str], Meta(description="Warnings: objects that could not be read, and fields that Kubernetes does not have.")]
+    warnings: Annotated[list[str], Meta(description="Warnings: objects that could not be read, and fields that Kubernetes does not have.")]
     scheduler_name: Annotated[str, Meta(description="The profile that decided.")]
     policy_revision: Annotated[str, Meta(description="The revision of its policies.")]
     state_revision: Annotated[int, Meta(description="The revision of the scheduler's state that the answer is for.")]
@@ -239,21 +239,21 @@ class LiveEvaluations:
     async def _answer(self, scheduler: Scheduler, request: EvaluationRequest) -> EvaluationAnswer:
         snapshot = scheduler.state.snapshot()
         known = files.Objects(by_kind={kind: snapshot.objects.all(kind) for kind in workloads.LOOKED_UP})
-        expansion, remarks = await self._thread.run_without_rest(_expanded, request.objects, known)
+        expansion, warnings = await self._thread.run_without_rest(_expanded, request.objects, known)
         name, chain = _profile(scheduler, request, expansion.pods)
         now = scheduler.snapshot()
         with closing(self._evaluate_steps(chain, now, expansion, request)) as steps:
             new, found = await in_slices(steps, self._clock)
-        fates = Counter(each.fate for each in found.pods)
+        outcomes = Counter(each.outcome for each in found.pods)
         return EvaluationAnswer(
-            placed=fates[Fate.PLACED.value],
-            unschedulable=fates[Fate.WAITS.value],
+            placed=outcomes[DrainOutcome.PLACED.value],
+            unschedulable=outcomes[DrainOutcome.WAITS.value],
             pods=found.pods,
             groups=found.groups,
             steps=found.steps,
             budgets=found.budgets,
             new_nodes=[NewNode(name=node, like=model) for node, model in new],
-            remarks=remarks,
+            warnings=warnings,
             scheduler_name=name,
             policy_revision=chain.policy_revision,
             state_revision=now.revision,
@@ -367,7 +367,7 @@ def _group(result: GroupResult) -> EvaluatedGroup:
 
 def _of_drain(drained: Drain) -> _Found:
     return _Found(
-        pods=[_drained(pod) for pod in drained.pods if pod.fate is not Fate.STAYS],
+        pods=[_drained(pod) for pod in drained.pods if pod.outcome is not DrainOutcome.STAYS],
         groups=[*map(_group, drained.groups)],
         steps=drained.steps,
         budgets=[
@@ -382,7 +382,7 @@ def _drained(pod: DrainedPod) -> EvaluatedPod:
     return EvaluatedPod(
         pod=pod.pod,
         node=pod.node,
-        fate=pod.fate.value,
+        outcome=pod.outcome.value,
         source=pod.source or None,
         step=pod.step,
         displaced_by=pod.displaced_by,
@@ -396,8 +396,10 @@ def _drained(pod: DrainedPod) -> EvaluatedPod:
 def _placed_or_not(result: PodResult) -> EvaluatedPod:
     if result.node is not None:
         devices = [EvaluatedDevice(**asdict(device)) for device in result.devices]
-        return EvaluatedPod(pod=result.pod, node=result.node, fate=Fate.PLACED.value, victims=list(result.victims), devices=devices)
-    return EvaluatedPod(pod=result.pod, node=None, fate=Fate.WAITS.value, message=result.message, reasons=dict(result.reasons))
+        return EvaluatedPod(
+            pod=result.pod, node=result.node, outcome=DrainOutcome.PLACED.value, victims=list(result.victims), devices=devices
+        )
+    return EvaluatedPod(pod=result.pod, node=None, outcome=DrainOutcome.WAITS.value, message=result.message, reasons=dict(result.reasons))
 
 
 def _supposed_nodes(request: EvaluationRequest, state: ClusterState, n_pods: int) -> list[NodesLike]:

@@ -100,13 +100,13 @@ def test_json_and_yaml_are_equal_and_everything(wharf, snapshot):
     value = json.loads(out)
     assert yaml.safe_load(other) == value
     web, alone = value["pods"]
-    assert (web["fate"], web["source"], web["replacement"]["node"], web["controller"]) == (
+    assert (web["outcome"], web["source"], web["replacement"]["node"], web["controller"]) == (
         "placed",
         "node-a",
         "node-b",
         "ReplicaSet/web-5d",
     )
-    assert (alone["fate"], alone["step"], "replacement" in alone) == ("gone", 2, False)
+    assert (alone["outcome"], alone["step"], "replacement" in alone) == ("gone", 2, False)
     assert value["summary"]["placed"] == value["summary"]["gone"] == 1
     assert (value["summary"]["before"]["nodes"], value["summary"]["after"]["nodes"]) == (3, 1)
     assert (value["removed"], value["hasBudgets"], value["steps"]) == (True, False, 2)
@@ -132,7 +132,7 @@ def test_wrong_input_is_named(wharf, snapshot, flags, message):
 def test_the_function_gives_what_the_verb_prints(snapshot):
     cluster = wharfinger.load_snapshot(snapshot())
     found = wharfinger.drain((), cluster, ["node-a", "node-c"], force=True, delete_empty_dir_data=True, pods=cluster.pending)
-    assert [(pod.pod, pod.fate.value, pod.node) for pod in found.pods] == [
+    assert [(pod.pod, pod.outcome.value, pod.node) for pod in found.pods] == [
         ("default/web", "waits", None),
         ("default/alone", "gone", None),
         ("default/waiting", "placed", "node-b"),

@@ -93,8 +93,8 @@ def test_a_bound_pod_of_a_snapshot_says_that_it_was_decided_again(wharf, cluster
     answer = json.loads(out)
     assert code == 0
     assert answer["boundTo"] == answer["explanation"]["node"] == "n2"
-    assert "as if it waited" in answer["remarks"][0]
-    assert answer["waysOut"][0]["sentences"][0].startswith("it would need ")
+    assert "as if it waited" in answer["notes"][0]
+    assert answer["remedies"][0]["sentences"][0].startswith("it would need ")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_member_says_what_becomes_of_its_group(wharf, gang, min_count, node):
     code, out, _ = wharf("explain", "pod", "ml/worker-2", "--snapshot", gang(min_count, min_count), "--node", "n1", "--format", "json")
     answer = json.loads(out)
     assert (code, answer["group"], answer["explanation"]["node"]) == (0, "ml/training", node)
-    assert answer["remarks"][-1].startswith("it is a member of group ml/training")
+    assert answer["notes"][-1].startswith("it is a member of group ml/training")
     assert ("group ml/training: 4 members must be placed" in answer["explanation"]["message"]) == (node is None)
 
 

@@ -17,7 +17,7 @@ from wharfinger.operator import counted_work, preview_answer
 from wharfinger.operator.counted_work import CountedWork, within
 from wharfinger.operator.preview_answer import WhatIf, answered, worked_out
 from wharfinger.simulate.dry_run import dry_run
-from wharfinger.what_if.drain import Fate, drain
+from wharfinger.what_if.drain import DrainOutcome, drain
 from wharfinger.what_if.supposed_changes import NodesLike
 
 
@@ -128,8 +128,8 @@ def test_a_drain_answers_as_the_verb_does(allowed):
     status = answer_of(5, state, drain=("node-00000",))
     expected = drain(assemble(), state, ["node-00000"], waiting=pods_of(5))
     assert status["drained"] == sum(pod.step is not None and bool(pod.source) for pod in expected.pods) == 4 * allowed
-    assert status["drainedForbidden"] == len(expected.of(Fate.FORBIDDEN)) == 4 - 4 * allowed
-    assert status["drainedRefused"] == len(expected.of(Fate.REFUSED)) == 1
+    assert status["drainedForbidden"] == len(expected.of(DrainOutcome.FORBIDDEN)) == 4 - 4 * allowed
+    assert status["drainedRefused"] == len(expected.of(DrainOutcome.REFUSED)) == 1
     assert status["placed"] == 5
 
 

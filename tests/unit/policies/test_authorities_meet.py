@@ -29,8 +29,8 @@ def test_a_policy_of_the_cluster_goes_first_however_late_it_comes(second, messag
     first, last = choose([claim("a", older, 5.0), claim("b", newer, 0.0)])
 
     assert (first.policy, last.policy) == (None, newer)
-    assert first.objection.startswith(message)
-    assert f'"{second}"' not in first.objection.replace('"fit"', "")
+    assert first.conflict.startswith(message)
+    assert f'"{second}"' not in first.conflict.replace('"fit"', "")
 
 
 @pytest.mark.parametrize(

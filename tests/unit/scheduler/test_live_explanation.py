@@ -44,7 +44,7 @@ def running_on(*objects, chain=None):
 
 
 def ways(found):
-    return {way.node: way.sentences for way in found.ways_out}
+    return {way.node: way.sentences for way in found.remedies}
 
 
 def test_the_explanation_of_a_waiting_pod_names_what_would_let_it_onto_the_nearest_nodes():

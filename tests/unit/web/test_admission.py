@@ -195,10 +195,10 @@ def test_who_is_too_many_is_sent_away_and_one_address_has_half_of_the_room(resul
 
 
 @pytest.mark.parametrize(
-    ("asked", "patience"),
+    ("asked", "seconds"),
     [("?timeout=5s", 4.0), ("?timeout=2s", 1.5), ("?timeout=1s", 0.5), ("", 4.0), ("?timeout=30s", 4.0), ("?timeout=x", 4.0)],
 )
-def test_an_answer_comes_before_the_api_server_gives_up(asked, patience):
+def test_an_answer_comes_before_the_api_server_gives_up(asked, seconds):
     limits = AdmissionLimits()
     seen = []
 
@@ -212,4 +212,4 @@ def test_an_answer_comes_before_the_api_server_gives_up(asked, patience):
             return (await client.post(f"/validate{asked}", json=review(GOOD))).status_code
 
     assert asyncio.run(main()) == 504
-    assert seen == [patience]
+    assert seen == [seconds]

@@ -18,7 +18,7 @@ from wharfinger.model.state.copies import checkpoint_of, copied
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import Direct
 from wharfinger.what_if.diff import diff
-from wharfinger.what_if.drain import Fate, drain
+from wharfinger.what_if.drain import DrainOutcome, drain
 from wharfinger.what_if.further_pods import grouped
 from wharfinger.what_if.optimal.model import Answer
 from wharfinger.what_if.optimal.search import optimal
@@ -104,8 +104,8 @@ def test_a_drain_moves_devices_with_their_pods(kind):
     on_first = [pod for pod, node in ((pod, pod.node_name) for pod, _ in state.placements()) if node == "n00000"]
     done = drain(assemble(), state, ["n00000"])
     waits = max(0, 10 - devices.DEVICES)
-    assert len(done.of(Fate.WAITS)) == waits
-    assert len(done.of(Fate.PLACED)) == len(on_first) - waits
+    assert len(done.of(DrainOutcome.WAITS)) == waits
+    assert len(done.of(DrainOutcome.PLACED)) == len(on_first) - waits
     assert given(state) == {("n00001", f"gpu-{place}") for place in range(devices.DEVICES)}
 
 

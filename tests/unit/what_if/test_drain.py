@@ -13,7 +13,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.what_if.drain import Fate, drain
+from wharfinger.what_if.drain import DrainOutcome, drain
 
 
 def owned(name, *, on="a", kind="ReplicaSet", cpu="1", metadata=None, **more):
@@ -25,15 +25,15 @@ def drained(cluster, *names, **how):
     return drain(assemble(), cluster, names or ("a",), **how)
 
 
-def fates(result):
-    """(name, fate, node, step) of each pod."""
-    return [(each.pod.removeprefix("default/"), each.fate.value, each.node, each.step) for each in result.pods]
+def outcomes(result):
+    """(name, outcome, node, step) of each pod."""
+    return [(each.pod.removeprefix("default/"), each.outcome.value, each.node, each.step) for each in result.pods]
 
 
 def test_pods_leave_in_the_order_of_the_queue_for_nodes_with_room():
     cluster = state([node("a"), node("b"), node("c", offer={"cpu": "1"})], [owned("low"), owned("high", cpu="4", priority=5)])
     result = drained(cluster)
-    assert fates(result) == [("high", "placed", "b", 1), ("low", "placed", "c", 1)]
+    assert outcomes(result) == [("high", "placed", "b", 1), ("low", "placed", "c", 1)]
     assert (result.steps, result.clean, result.removed, result.has_budgets) == (1, True, False, False)
     assert result.before.pods == result.after.pods == 2
     assert cluster.snapshot().node(0).object.spec.unschedulable
@@ -41,12 +41,12 @@ def test_pods_leave_in_the_order_of_the_queue_for_nodes_with_room():
 
 def test_a_node_that_is_drained_later_takes_none_of_the_earlier_ones_pods():
     cluster = state([node("a"), node("b"), node("c")], [owned("one"), owned("two", on="b")])
-    assert fates(drained(cluster, "a", "b")) == [("one", "placed", "c", 1), ("two", "placed", "c", 2)]
+    assert outcomes(drained(cluster, "a", "b")) == [("one", "placed", "c", 1), ("two", "placed", "c", 2)]
 
 
 def test_a_pod_that_finds_no_node_waits_with_a_reason():
     result = drained(state([node("a"), node("b", offer={"cpu": "1"})], [owned("large", cpu="3")]))
-    assert fates(result) == [("large", "waits", None, 1)]
+    assert outcomes(result) == [("large", "waits", None, 1)]
     assert result.pods[0].reason.startswith("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable")
     assert not result.clean
 
@@ -56,27 +56,27 @@ EMPTY_DIR = [{"name": "v", "emptyDir": {}}]
 
 
 @pytest.mark.parametrize(
-    ("one", "how", "fate", "words"),
+    ("one", "how", "outcome", "words"),
     [
-        (owned("p", kind="DaemonSet"), {}, Fate.STAYS, "DaemonSet"),
-        (owned("p", kind="Node", metadata=STATIC), {}, Fate.STAYS, "static pod"),
-        (pod("p", on="a"), {}, Fate.REFUSED, "--force"),
-        (pod("p", on="a"), {"force": True}, Fate.GONE, "no controller creates it again"),
-        (owned("p", volumes=EMPTY_DIR), {}, Fate.REFUSED, "--delete-emptydir-data"),
-        (owned("p", volumes=EMPTY_DIR), {"delete_empty_dir_data": True}, Fate.PLACED, ""),
-        (pod("p", on="a", volumes=EMPTY_DIR), {"force": True}, Fate.REFUSED, "--delete-emptydir-data"),
-        (owned("p", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), {}, Fate.GONE, "deleted already"),
-        (owned("p", kind="StatefulSet", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), {}, Fate.PLACED, ""),
-        (owned("p", kind="DaemonSet", volumes=EMPTY_DIR), {}, Fate.STAYS, "DaemonSet"),
+        (owned("p", kind="DaemonSet"), {}, DrainOutcome.STAYS, "DaemonSet"),
+        (owned("p", kind="Node", metadata=STATIC), {}, DrainOutcome.STAYS, "static pod"),
+        (pod("p", on="a"), {}, DrainOutcome.REFUSED, "--force"),
+        (pod("p", on="a"), {"force": True}, DrainOutcome.GONE, "no controller creates it again"),
+        (owned("p", volumes=EMPTY_DIR), {}, DrainOutcome.REFUSED, "--delete-emptydir-data"),
+        (owned("p", volumes=EMPTY_DIR), {"delete_empty_dir_data": True}, DrainOutcome.PLACED, ""),
+        (pod("p", on="a", volumes=EMPTY_DIR), {"force": True}, DrainOutcome.REFUSED, "--delete-emptydir-data"),
+        (owned("p", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), {}, DrainOutcome.GONE, "deleted already"),
+        (owned("p", kind="StatefulSet", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), {}, DrainOutcome.PLACED, ""),
+        (owned("p", kind="DaemonSet", volumes=EMPTY_DIR), {}, DrainOutcome.STAYS, "DaemonSet"),
     ],
 )
-def test_pods_are_treated_as_kubectl_treats_them(one, how, fate, words):
+def test_pods_are_treated_as_kubectl_treats_them(one, how, outcome, words):
     cluster = state([node("a"), node("b")], [one])
     [found] = drained(cluster, **how).pods
-    assert found.fate is fate
+    assert found.outcome is outcome
     assert words in found.reason
     still_there = {placed.name for placed in cluster.snapshot().pods_on(0)}
-    assert still_there == ({"p"} if fate in {Fate.STAYS, Fate.REFUSED} else set())
+    assert still_there == ({"p"} if outcome in {DrainOutcome.STAYS, DrainOutcome.REFUSED} else set())
 
 
 def test_finished_pods_are_not_asked_about():
@@ -89,7 +89,7 @@ def web(n, **more):
 
 def test_a_budget_makes_steps():
     result = drained(state([node("a"), node("b")], web(3), podDisruptionBudgets=[budget(allowed=2, desiredHealthy=1, currentHealthy=3)]))
-    assert fates(result) == [("web-0", "placed", "b", 1), ("web-1", "placed", "b", 1), ("web-2", "placed", "b", 2)]
+    assert outcomes(result) == [("web-0", "placed", "b", 1), ("web-1", "placed", "b", 1), ("web-2", "placed", "b", 2)]
     [use] = result.budgets
     assert (use.budget, use.pods, use.allowed, use.forbidden, use.forbids_now) == ("default/web", 3, 2, 0, True)
 
@@ -99,7 +99,7 @@ def test_a_budget_forbids_the_rest_when_replacements_wait():
         [node("a"), node("b", offer={"cpu": "1"})], web(3), podDisruptionBudgets=[budget(allowed=1, desiredHealthy=2, currentHealthy=3)]
     )
     result = drained(cluster)
-    assert fates(result) == [
+    assert outcomes(result) == [
         ("web-0", "placed", "b", 1),
         ("web-1", "waits", None, 2),
         ("web-2", "forbidden", None, None),
@@ -118,7 +118,7 @@ def test_a_pod_that_its_budget_forbade_at_first_leaves_after_a_later_node_has_he
         podDisruptionBudgets=[budget(desiredHealthy=1, currentHealthy=1)],
     )
     result = drained(cluster, "a", "b", waiting=[waiting])
-    assert fates(result) == [("db", "placed", "c", 1), ("web-0", "placed", "c", 2), ("web-1", "placed", "c", None)]
+    assert outcomes(result) == [("db", "placed", "c", 1), ("web-0", "placed", "c", 2), ("web-1", "placed", "c", None)]
 
 
 def test_removal_makes_room_where_a_cordoned_node_counted():
@@ -129,9 +129,9 @@ def test_removal_makes_room_where_a_cordoned_node_counted():
         "labelSelector": {"matchLabels": WEB},
     }
     pods = [owned(f"web-{on}", on=on, labels=WEB, topologySpreadConstraints=[spread]) for on in "ab"]
-    assert fates(drained(state([node("a"), node("b")], pods))) == [("web-a", "waits", None, 1)]
+    assert outcomes(drained(state([node("a"), node("b")], pods))) == [("web-a", "waits", None, 1)]
     result = drained(state([node("a"), node("b")], pods), remove=True)
-    assert fates(result) == [("web-a", "placed", "b", 1)]
+    assert outcomes(result) == [("web-a", "placed", "b", 1)]
     assert (result.before.nodes, result.after.nodes) == (2, 1)
 
 
@@ -140,8 +140,8 @@ def test_a_pod_that_tolerates_the_cordon_may_return_and_moves_on_with_the_remova
     nodes = [node("a", labels={"disk": "ssd"}), node("b", labels={"disk": "ssd"}, offer={"cpu": "1"})]
     selector = {"nodeSelector": {"disk": "ssd"}}
     pods = [owned("agent", tolerations=everything, **selector)]
-    assert fates(drained(state(nodes, pods))) == [("agent", "placed", "a", 1)]
-    assert fates(drained(state(nodes, pods), remove=True)) == [("agent", "placed", "b", 1)]
+    assert outcomes(drained(state(nodes, pods))) == [("agent", "placed", "a", 1)]
+    assert outcomes(drained(state(nodes, pods), remove=True)) == [("agent", "placed", "b", 1)]
 
 
 def test_victims_of_preemption_move_on():
@@ -149,7 +149,7 @@ def test_victims_of_preemption_move_on():
     for each in (owned("low", on="b"), pod("bare", on="b", requests={"cpu": "1"})):
         cluster.add_pod(decode.convert(each, objects.Pod))
     result = drained(cluster)
-    assert fates(result) == [("high", "placed", "b", 1), ("low", "placed", "c", 1), ("bare", "gone", None, 1)]
+    assert outcomes(result) == [("high", "placed", "b", 1), ("low", "placed", "c", 1), ("bare", "gone", None, 1)]
     assert [each.displaced_by for each in result.pods] == [None, "default/high", "default/high"]
     assert result.pods[0].placement.victims == ("default/low", "default/bare")
 
@@ -158,7 +158,7 @@ def test_pods_that_wait_already_compete():
     waiting = PodView(decode.convert(pod("waiting", requests={"cpu": "4"}), objects.Pod))
     cluster = state([node("a"), node("b")], [owned("one")])
     result = drained(cluster, waiting=[waiting])
-    assert fates(result) == [("one", "waits", None, 1), ("waiting", "placed", "b", None)]
+    assert outcomes(result) == [("one", "waits", None, 1), ("waiting", "placed", "b", None)]
 
 
 def test_an_unknown_node_is_named_with_the_nearest_one_and_nothing_changes():

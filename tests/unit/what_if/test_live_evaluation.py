@@ -126,10 +126,10 @@ def test_a_drain_is_that_of_the_verb_and_leaves_nothing_behind():
     asked = EvaluationRequest(objects=[manifest("one", cpu="1")], drain=["a"])
     first, again, forced = answers(running_on(*everything), asked, asked, EvaluationRequest(drain=["a"], force=True))
 
-    assert {(each.pod, each.node, each.step, each.fate) for each in first.pods} == {
-        (each.pod, each.node, each.step, each.fate.value) for each in expected.pods
+    assert {(each.pod, each.node, each.step, each.outcome) for each in first.pods} == {
+        (each.pod, each.node, each.step, each.outcome.value) for each in expected.pods
     }
-    assert {each.pod: each.fate for each in first.pods} == {
+    assert {each.pod: each.outcome for each in first.pods} == {
         "default/one": "placed",
         "default/web-0": "placed",
         "default/web-1": "placed",
@@ -142,7 +142,7 @@ def test_a_drain_is_that_of_the_verb_and_leaves_nothing_behind():
         [("default/db", 0, 2), ("default/web", 1, 0)],
     )
     assert again.pods == first.pods
-    assert {each.pod: each.fate for each in forced.pods}["default/bare"] == "gone"
+    assert {each.pod: each.outcome for each in forced.pods}["default/bare"] == "gone"
 
 
 def test_each_answer_is_for_the_cluster_as_it_is_then():
@@ -161,7 +161,7 @@ def test_victims_of_preemption_are_named():
 
 def test_misspelt_fields_are_remarked():
     found = answer(running_on(node("a")), objects=[manifest("one", nodeSelectr={})])
-    assert any("nodeSelectr" in remark for remark in found.remarks)
+    assert any("nodeSelectr" in warning for warning in found.warnings)
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ class _Refused(_Stopped):
 
 
 class PlanExecution:
-    """One plan on one cluster. `report` is called with a sentence for each step, `patience` is in seconds.
+    """One plan on one cluster. `report` is called with a sentence for each step, `max_wait` is in seconds.
 
     `by` is the value of the annotation of a cordoned node. With `exact` the plan is one that was kept: every pod must still be movable, and
     get the node of the plan.
@@ -143,7 +143,7 @@ class PlanExecution:
         *,
         by: str = "wharf rebalance",
         exact: bool = False,
-        patience: float = TIMEOUT,
+        max_wait: float = TIMEOUT,
         report: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
         self._chain = chain
@@ -153,7 +153,7 @@ class PlanExecution:
         self._clock = clock
         self._by = by
         self._exact = exact
-        self._patience = patience
+        self._max_wait = max_wait
         self._report = report
         self._ours: set[str] = set()  # the nodes that are cordoned for the plan
         self._landings: list[Landing] = []
@@ -179,7 +179,7 @@ class PlanExecution:
         try:
             for place, move in enumerate(moves):
                 if place == 0 or not self._is_as_expected(move):
-                    stopped = self.objection(moves[place:])
+                    stopped = self.reason_to_stop(moves[place:])
                 if stopped is not None:
                     break
                 await self._step(move)
@@ -220,7 +220,7 @@ class PlanExecution:
 
     # ── does the plan still hold? ──
 
-    def objection(self, moves: Sequence[Move]) -> str | None:
+    def reason_to_stop(self, moves: Sequence[Move]) -> str | None:
         """The reason why these moves, in order, are no longer the plan on the present cluster; None if they are."""
         draft = self._draft
         snapshot = draft.snapshot
@@ -454,11 +454,11 @@ class PlanExecution:
     async def _written(
         self, write: Callable[[], Awaitable[None]], what: str, done: Callable[[], bool] = lambda: False, *, gone_is_done: bool = False
     ) -> None:
-        """Repeats a write until it is accepted or turns out to be done; raises _Stopped when it is refused or patience ends.
+        """Repeats a write until it is accepted or turns out to be done; raises _Stopped when it is refused or the timeout ends.
 
         With `gone_is_done` the absence of the object is no refusal: an earlier attempt without an answer may have been carried out.
         """
-        until = self._clock.monotonic() + self._patience
+        until = self._clock.monotonic() + self._max_wait
         while not done():
             try:
                 await write()
@@ -470,7 +470,7 @@ class PlanExecution:
                 if self._clock.monotonic() > until:
                     raise _Stopped(f"{what}: {failed.reason}") from failed
                 if failed.reason != self._last_failure:
-                    self._report(f"{what}: {failed.reason}; trying again for {self._patience:g} s")
+                    self._report(f"{what}: {failed.reason}; trying again for {self._max_wait:g} s")
                     self._last_failure = failed.reason
                 await self._clock.sleep(RETRY_SECONDS)
             else:
@@ -479,10 +479,10 @@ class PlanExecution:
 
     async def _awaited(self, look: Callable[[], Any], what: str) -> Any:
         """The first result of `look` that is not None; raises _Stopped after the timeout."""
-        ends_at = self._clock.monotonic() + self._patience
+        ends_at = self._clock.monotonic() + self._max_wait
         while (found := look()) is None:
             if self._clock.monotonic() > ends_at:
-                raise _Stopped(f"{what} after {self._patience:g} s")
+                raise _Stopped(f"{what} after {self._max_wait:g} s")
             self._live.changed.clear()
             await until(self._live.changed, self._clock, LOOK_SECONDS)
         return found

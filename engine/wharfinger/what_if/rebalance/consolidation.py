@@ -110,15 +110,15 @@ class Consolidation:
         return True
 
     def _bundles(self) -> list[Bundle]:
-        """The bundles that are worth their moves, those that gain most per move first."""
+        """The bundles that gain more than their moves cost; those with the highest gain per move first."""
         snapshot = self._draft.snapshot
         found: list[Bundle] = []
         for row, pods in self._search.movable(self._search.open_rows()):
             found += self._search.value.bundles(snapshot, row, pods) if pods else ()
-        worth = [bundle for bundle in found if self._worth(bundle) > MIN_GAIN]
-        return sorted(worth, key=lambda bundle: (len(bundle.pods) / bundle.gain, self._search.size(bundle.pods), bundle.node))
+        gaining = [bundle for bundle in found if self._net_gain(bundle) > MIN_GAIN]
+        return sorted(gaining, key=lambda bundle: (len(bundle.pods) / bundle.gain, self._search.size(bundle.pods), bundle.node))
 
-    def _worth(self, bundle: Bundle) -> float:
+    def _net_gain(self, bundle: Bundle) -> float:
         return bundle.gain - self._search.terms.cost * len(bundle.pods)
 
     def _candidates(self, bundles: Sequence[Bundle]) -> Iterator[tuple[Sequence[Bundle], Choice | None]]:
@@ -126,8 +126,8 @@ class Consolidation:
         yield from self._prefixes(bundles)
         if len({bundle.node for bundle in bundles}) > MAX_WHOLE_SEARCH:
             return
-        for combined, most in combinations(bundles, self._worth):
-            if most <= self._best.worth + MIN_GAIN:
+        for combined, most in combinations(bundles, self._net_gain):
+            if most <= self._best.net_gain + MIN_GAIN:
                 return
             if self._has_room(combined):
                 ordered = sorted(combined, key=lambda bundle: (-self._search.size(bundle.pods), bundle.node))
@@ -185,7 +185,7 @@ class Consolidation:
         return self._search.since(began)
 
     def _one(self, bundle: Bundle, avoided: Mask, kept: frozenset[str], wanted: Choice | None) -> bool:
-        """Moves one bundle; False, and nothing has changed, if a pod of it has no place or it is not worth its moves."""
+        """Moves one bundle. False if a pod of it has no place, or it gains less than its moves cost; then nothing has changed."""
         draft = self._draft
         mark, before, began = draft.mark(), self._search.total(), len(draft.moves)
         for pod in sorted(bundle.pods, key=lambda pod: (-self._search.size([pod]), pod.key)):
@@ -203,13 +203,13 @@ class Consolidation:
         return lambda snapshot: ~(self._search.value.falls(snapshot, pod) | avoided)
 
 
-def combinations(bundles: Sequence[Bundle], worth: Callable[[Bundle], float]) -> Iterator[tuple[list[Bundle], float]]:
-    """At most one bundle of each node, in all ways, with the sum of what they are worth: the greatest sums first."""
+def combinations(bundles: Sequence[Bundle], net_gain: Callable[[Bundle], float]) -> Iterator[tuple[list[Bundle], float]]:
+    """At most one bundle of each node, in all ways, with the sum of their net gains; the greatest sums first."""
     by_node: dict[str, list[Bundle]] = {}
     for bundle in bundles:
         by_node.setdefault(bundle.node, []).append(bundle)
-    options = [sorted(found, key=lambda bundle: -worth(bundle)) for _, found in sorted(by_node.items())]
-    values = [[*(worth(bundle) for bundle in found), 0.0] for found in options]
+    options = [sorted(found, key=lambda bundle: -net_gain(bundle)) for _, found in sorted(by_node.items())]
+    values = [[*(net_gain(bundle) for bundle in found), 0.0] for found in options]
     start = (0,) * len(options)
     heap = [(-sum(found[0] for found in values), start, 0)]
     for _ in range(MAX_SETS):

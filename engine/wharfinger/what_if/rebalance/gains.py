@@ -32,7 +32,7 @@ MAX_WAYS = 200
 GPU = "nvidia.com/gpu"
 SHARED_GPU = "alibabacloud.com/gpu-milli"
 
-Worth = Callable[[Sequence[int], int], tuple[int, float]]
+ValueFunction = Callable[[Sequence[int], int], tuple[int, float]]
 """(the value of a node, how near it is to more: from 0 to less than 1/2), by what is free there and the number of its pods."""
 
 
@@ -60,7 +60,7 @@ class NodeValue(Protocol):
     def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
         """The bundles of a node whose movable pods are these."""
 
-    def worth(self, names: Sequence[str]) -> Worth:
+    def value_function(self, names: Sequence[str]) -> ValueFunction:
         """The value of one node, and how near it is to a higher one, by its free amounts of these resources."""
 
     def others(self, snapshot: Snapshot) -> NDArray[np.int64]:
@@ -92,7 +92,7 @@ class FreeNodes:
         if movable and len(movable) == self.others(snapshot)[row]:
             yield Bundle(snapshot.names[row], tuple(movable), 1.0)
 
-    def worth(self, names: Sequence[str]) -> Worth:  # noqa: ARG002 — only the number of pods counts
+    def value_function(self, names: Sequence[str]) -> ValueFunction:  # noqa: ARG002 — only the number of pods counts
         """1 for a node without pods; the fewer there are, the nearer."""
         return lambda _, others: (0, 0.5 / (1 + others)) if others else (1, 0.0)
 
@@ -148,7 +148,7 @@ class FreeUnits:
             for chosen in self._choices(snapshot, row, now + more, sharing, n_pods):
                 yield Bundle(snapshot.names[row], chosen, float(more))
 
-    def worth(self, names: Sequence[str]) -> Worth:
+    def value_function(self, names: Sequence[str]) -> ValueFunction:
         """The whole units, and half the square of the part that is free of the next one."""
         unit = [(names.index(name), amount) for name, amount in self._unit.items()]
 
@@ -239,7 +239,7 @@ class Terms:
 class Outcome(NamedTuple):
     """The result of moving some bundles; a better one is greater: gains less costs, then fewer moves, then fewer cordons."""
 
-    worth: float
+    net_gain: float
     moves: int
     cordons: int
 

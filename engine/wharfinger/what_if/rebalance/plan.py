@@ -294,7 +294,7 @@ class _Planning:
         return decided_without_pod(self._draft, pod, points_gained)
 
     def _move_alone(self, pod: PodView, why: str, gain: float) -> bool:
-        """Moves one pod to the node that the chain chooses; False if it may not or cannot move, or is not worth it."""
+        """Moves one pod to the node that the chain chooses; False if it may not or cannot move, or gains too little."""
         draft = self._draft
         if not self._may_move(pod) or gain <= self._plan_options.cost or len(draft.moves) >= self._plan_options.most_moves:
             return False

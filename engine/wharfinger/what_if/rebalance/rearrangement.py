@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.what_if.rebalance.draft import Acceptable
-    from wharfinger.what_if.rebalance.gains import Worth
+    from wharfinger.what_if.rebalance.gains import ValueFunction
 
 MAX_STEPS = 20_000
 """Changes that one search tries."""
@@ -65,7 +65,7 @@ class Relocations:
     def groups(self, rows: Sequence[int]) -> None:
         """Rearranges all nodes if they are few; otherwise groups of those where it may gain something, which are drawn at random."""
         if len(rows) <= MAX_WHOLE_SEARCH:
-            while self.rearrange(rows)[0].worth > MIN_GAIN:
+            while self.rearrange(rows)[0].net_gain > MIN_GAIN:
                 pass
             return
         may_gain = self._search.value.may_gain(self._draft.snapshot)
@@ -118,12 +118,12 @@ class Relocations:
             home=at,
             nodes=tuple(tuple(sorted({*allowed[pod.template], node})) for pod, node in placed),
         )
-        worth = self._search.value.worth(names)
-        now = sum(worth(amounts, number)[0] for amounts, number in zip(start.free, start.others, strict=True))
+        value_of = self._search.value.value_function(names)
+        now = sum(value_of(amounts, number)[0] for amounts, number in zip(start.free, start.others, strict=True))
         found: dict[tuple[int, ...], Sequence[Relocation]] = {}
         for seed in range(seeds):
             self._search.advance()
-            better = rearranged(start, worth, terms.cost, seed)
+            better = rearranged(start, value_of, terms.cost, seed)
             gains = better.value - now - terms.cost * better.moves > MIN_GAIN
             if gains and len(draft.moves) + better.moves <= terms.most_moves:
                 found[better.at] = [
@@ -169,7 +169,7 @@ class Relocations:
                 left.remove(each)
                 going = True
         outcome = self._search.since(began)
-        if outcome.worth > MIN_GAIN and self._search.holds():
+        if outcome.net_gain > MIN_GAIN and self._search.holds():
             return outcome
         draft.back_to(mark)
         return NO_OUTCOME
@@ -229,9 +229,9 @@ class Rearranged:
     moves: int
 
 
-def rearranged(start: Arrangement, worth: Worth, cost: float, seed: int) -> Rearranged:
+def rearranged(start: Arrangement, value_of: ValueFunction, cost: float, seed: int) -> Rearranged:
     """The best arrangement that one search finds: the value less `cost` for each move, then the fewest moves."""
-    search = _LocalSearch(start, worth, cost)
+    search = _LocalSearch(start, value_of, cost)
     search.run(random.Random(seed))
     return search.best()
 
@@ -239,9 +239,9 @@ def rearranged(start: Arrangement, worth: Worth, cost: float, seed: int) -> Rear
 class _LocalSearch:
     """An arrangement that changes."""
 
-    def __init__(self, start: Arrangement, worth: Worth, cost: float) -> None:
+    def __init__(self, start: Arrangement, value_of: ValueFunction, cost: float) -> None:
         self._start = start
-        self._worth = worth
+        self._value_of = value_of
         self._cost = cost
         self._best: tuple[float, int, tuple[int, ...]] | None = None
         self._put(start.at)
@@ -270,7 +270,7 @@ class _LocalSearch:
             there[index] -= amount
 
     def _count(self, node: int) -> None:
-        value, near = self._worth(self._free[node], self._others[node])
+        value, near = self._value_of(self._free[node], self._others[node])
         self._values[node], self._sums[node] = value, value + near
 
     def _fits(self, pod: int, node: int) -> bool:

@@ -111,7 +111,7 @@ def _draw(group: ET.Element, chart: _Chart, found: Tuned) -> None:
 def _tooltip(trial: Trial, found: Tuned) -> Iterator[str]:
     yield called(trial)
     yield from (f"{goal.text} = {shown(value)}" for goal, value in zip(found.objectives, trial.objectives, strict=True))
-    yield from (f"{knob.name} = {knob.text(value)}" for knob, value in zip(found.knobs, trial.values, strict=True))
+    yield from (f"{tunable.name} = {tunable.text(value)}" for tunable, value in zip(found.tunables, trial.values, strict=True))
 
 
 def called(trial: Trial) -> str:

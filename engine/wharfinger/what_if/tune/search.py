@@ -23,11 +23,11 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError, missing_extra
 from wharfinger.language.report.diagnostics import Source
 from wharfinger.policies import policy_tests
-from wharfinger.what_if.tune import knobs as policy_numbers
 from wharfinger.what_if.tune import trials
-from wharfinger.what_if.tune.knobs import Knob
+from wharfinger.what_if.tune import tunables as policy_numbers
 from wharfinger.what_if.tune.objectives import Objective, refuse_unknown
 from wharfinger.what_if.tune.trials import SearchSetup, Workload
+from wharfinger.what_if.tune.tunables import Tunable
 from wharfinger.what_if.tune.workloads import Measures, Waiting
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ ORIGINAL_TRIAL = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The values of the knobs and of the objectives, both in their order."""
+    """The values of the tunables and of the objectives, both in their order."""
 
     number: int
     values: tuple[float, ...]
@@ -61,7 +61,7 @@ class Tuned:
     `unusable` counts trials that no policy came of.
     """
 
-    knobs: tuple[Knob, ...]
+    tunables: tuple[Tunable, ...]
     objectives: tuple[Objective, ...]
     searched: tuple[str, ...]
     held_out_workloads: tuple[str, ...]
@@ -87,7 +87,7 @@ class Tuned:
     @property
     def several_policies(self) -> bool:
         """True if the numbers are of more than one policy."""
-        return len({knob.policy for knob in self.knobs}) > 1
+        return len({tunable.policy for tunable in self.tunables}) > 1
 
     @property
     def is_better(self) -> bool:
@@ -111,7 +111,7 @@ class Tuned:
 
 def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
     policies: Sequence[CompiledPolicy],
-    knobs: Sequence[Knob],
+    tunables: Sequence[Tunable],
     objectives: Sequence[Objective],
     searched: Sequence[Workload],
     held_out: Sequence[Workload],
@@ -126,7 +126,7 @@ def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
     Raises UsageError where there is nothing to search, no node has what an objective is about, the extra is missing, or the policies as
     they are cannot decide.
     """
-    if not knobs:
+    if not tunables:
         raise UsageError("the policies have no number to search: no param with a range, no weight that is a number")
     if importlib.util.find_spec("optuna") is None:
         raise missing_extra("`wharf tune` needs Optuna", "tune")
@@ -135,7 +135,7 @@ def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
     if len(clusters) == len(searched) + len(held_out):  # what the nodes of a log have is known only as it is read
         refuse_unknown(setup.measures, [node for cluster in clusters for node in cluster.nodes])
     with where(setup) as executor:
-        search = _Search(policies, tuple(knobs), tuple(objectives), setup, executor)
+        search = _Search(policies, tuple(tunables), tuple(objectives), setup, executor)
         search.submit_shipped()
         return search.run(_study(len(objectives), seed), most, advance)
 
@@ -173,17 +173,17 @@ class _Search:
     def __init__(
         self,
         policies: Sequence[CompiledPolicy],
-        knobs: tuple[Knob, ...],
+        tunables: tuple[Tunable, ...],
         objectives: tuple[Objective, ...],
         setup: SearchSetup,
         executor: Executor,
     ) -> None:
         self._setup = setup
         self._executor = executor
-        self._shipped = tuple(knob.shipped for knob in knobs)
+        self._shipped = tuple(tunable.shipped for tunable in tunables)
         sources = (source for policy in policies for source in (policy.policy.source, *policy.policy.imports))
         self._sources: Sequence[Source] = list({source.name: source for source in sources}.values())
-        self._knobs = knobs
+        self._tunables = tunables
         self._objectives = objectives
         self._asked: dict[tuple[tuple[float, ...], bool], Future[Measures | str]] = {}
 
@@ -204,7 +204,7 @@ class _Search:
         best = self._reduced(min((ships, *usable), key=lambda trial: (trial.objectives, trial.number)))
         texts = self._texts(best.values)
         return Tuned(
-            knobs=self._knobs,
+            tunables=self._tunables,
             objectives=self._objectives,
             searched=tuple(map(str, self._setup.searched)),
             held_out_workloads=tuple(map(str, self._setup.held_out)),
@@ -222,8 +222,8 @@ class _Search:
         import optuna  # noqa: PLC0415 — `tuned` has found it
 
         grid: dict[str, optuna.distributions.BaseDistribution] = {}
-        grid |= {knob.name: optuna.distributions.IntDistribution(0, knob.steps) for knob in self._knobs}
-        study.enqueue_trial({knob.name: knob.nearest(knob.shipped) for knob in self._knobs})
+        grid |= {tunable.name: optuna.distributions.IntDistribution(0, tunable.steps) for tunable in self._tunables}
+        study.enqueue_trial({tunable.name: tunable.nearest(tunable.shipped) for tunable in self._tunables})
         running: deque[tuple[optuna.Trial, tuple[float, ...], Future[Measures | str]]] = deque()
         for number in range(most + MAX_CONCURRENT_TRIALS):
             if len(running) == MAX_CONCURRENT_TRIALS or (number >= most and running):
@@ -239,13 +239,13 @@ class _Search:
                 advance()
             if number < most:
                 asked = study.ask(grid)
-                values = tuple(knob.value(asked.params[knob.name]) for knob in self._knobs)
+                values = tuple(tunable.value(asked.params[tunable.name]) for tunable in self._tunables)
                 running.append((asked, values, self._submit(values)))
 
     def _reduced(self, best: Trial) -> Trial:
         """The trial with every number as shipped that can be so without making it worse, by the objectives in their order."""
-        last = len(self._knobs) - 1
-        for place in range(len(self._knobs)):
+        last = len(self._tunables) - 1
+        for place in range(len(self._tunables)):
             values = self._with_shipped(best.values, place)
             answer = self._submit(values)
             if place < last and not isinstance(self._executor, trials.InThisProcess):
@@ -264,8 +264,8 @@ class _Search:
         return self._asked[values, held_out]
 
     def _texts(self, values: tuple[float, ...]) -> dict[str, str]:
-        named = {knob.name: value for knob, value in zip(self._knobs, values, strict=True)}
-        return policy_numbers.edited(self._sources, self._knobs, named)
+        named = {tunable.name: value for tunable, value in zip(self._tunables, values, strict=True)}
+        return policy_numbers.edited(self._sources, self._tunables, named)
 
     def _judged(self, measures: Measures) -> tuple[float, ...]:
         return tuple(goal.of(measures) for goal in self._objectives)

@@ -273,7 +273,7 @@ def test_a_plan_holds_on_the_cluster_that_it_was_made_for(shares, goal):
             pods.append(asking(f"p{number}", f"n{place}", {MILLI: share}))
     plan_options = PlanOptions(goals=(goal,))
     plan = rebalance(CHAIN, state(nodes, pods), plan_options)
-    assert carrying(World(nodes, pods), plan_options=plan_options, exact=True).objection(plan.moves) is None
+    assert carrying(World(nodes, pods), plan_options=plan_options, exact=True).reason_to_stop(plan.moves) is None
 
 
 def step(name, target, *, cordon=(), uncordon=()):
@@ -285,9 +285,9 @@ def test_a_node_that_is_opened_between_two_moves_is_cordoned_again_for_the_next(
     nodes = [node("a"), node("b"), node("c", offer={"cpu": "6"})]
     world = World(nodes, [owned("p1"), owned("p2"), owned("p3"), owned("p0", on="c", cpu="2")])
     moves = [step("p1", "c", cordon=("a", "b")), step("p2", "b", uncordon=("b",)), step("p3", "c", cordon=("b",))]
-    assert carrying(world, exact=True).objection(moves) is None
+    assert carrying(world, exact=True).reason_to_stop(moves) is None
     moves[2] = step("p3", "c")
-    assert "would go to b, not to c" in carrying(world, exact=True).objection(moves)
+    assert "would go to b, not to c" in carrying(world, exact=True).reason_to_stop(moves)
 
 
 def test_many_nodes_are_cordoned_at_the_same_time_but_not_all_at_once():
@@ -408,19 +408,19 @@ def test_a_plan_that_opens_the_cordon_of_an_administrator_is_not_carried_out(wor
 
 def test_a_plan_whose_pod_has_another_name_is_refused(world, plan):
     moves = [dataclasses.replace(plan.moves[0], pod="default/other"), *plan.moves[1:]]
-    assert carrying(world).objection(moves) == "the pod of uid uid-one is default/one, not default/other as planned"
+    assert carrying(world).reason_to_stop(moves) == "the pod of uid uid-one is default/one, not default/other as planned"
 
 
 def rehearsed(world, plan, before_write):
     """The numbers of moves of each rehearsal, while the plan is carried out on a cluster where something else happens."""
     carrier = carrying(world)
-    objection, found = carrier.objection, []
+    reason_to_stop, found = carrier.reason_to_stop, []
 
     def counted(moves):
         found.append(len(moves))
-        return objection(moves)
+        return reason_to_stop(moves)
 
-    carrier.objection = counted
+    carrier.reason_to_stop = counted
     world.before_write = before_write
     done = asyncio.run(carrier.run(plan.moves))
     return found, done

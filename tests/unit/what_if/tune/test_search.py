@@ -17,7 +17,7 @@ from tests.unit.simulate.clusters import pods_of, policy, state_of
 from wharfinger.api import load_policies
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
-from wharfinger.what_if.tune import knobs, picture, search, trials, workloads
+from wharfinger.what_if.tune import picture, search, trials, tunables, workloads
 from wharfinger.what_if.tune.objectives import objective
 
 # The default spreads. Fewer nodes are touched with any weight of `pack` above that of `spread`.
@@ -48,7 +48,7 @@ def tuned(executor=HERE, *, text=TEXT, most=12, seed=0, goals=GOALS, wanted=(), 
     shipped = policy(text)
     whole = workloads.waiting("all", state_of(16), pods_of(24, 2), None)
     searched, held_out = workloads.split([whole], share, seed)
-    numbers = knobs.chosen(knobs.found([shipped], assemble([shipped])), wanted, [shipped])
+    numbers = tunables.chosen(tunables.found([shipped], assemble([shipped])), wanted, [shipped])
     return search.tuned([shipped], numbers, list(map(objective, goals)), searched, held_out, executor, most=most, seed=seed)
 
 
@@ -60,7 +60,7 @@ def found():
 def test_the_best_is_better_and_changes_no_more_than_it_must(found):
     assert found.is_better
     assert found.best.objectives < found.ships.objectives
-    changed = [knob.own_name for knob, value in zip(found.knobs, found.best.values, strict=True) if value != knob.shipped]
+    changed = [tunable.own_name for tunable, value in zip(found.tunables, found.best.values, strict=True) if value != tunable.shipped]
     assert changed
     assert "reserve" not in changed
     assert found.failing == ("pack: spreads",)
@@ -70,8 +70,10 @@ def test_the_best_is_better_and_changes_no_more_than_it_must(found):
 
 
 def test_the_change_is_what_was_tried(found):
-    texts = knobs.edited(
-        [policy(TEXT).policy.source], found.knobs, {knob.name: value for knob, value in zip(found.knobs, found.best.values, strict=True)}
+    texts = tunables.edited(
+        [policy(TEXT).policy.source],
+        found.tunables,
+        {tunable.name: value for tunable, value in zip(found.tunables, found.best.values, strict=True)},
     )
     workload, _ = workloads.waiting("all", state_of(16), pods_of(24, 2), None).split(0.5, 0)
     measures = workload.measured([policy(texts["mix.policy"])], ["nodes_touched"])
@@ -170,7 +172,7 @@ def test_numbers_that_policies_cannot_have_are_counted(tmp_path):
     for name in ("one", "two"):  # that disagree unless their weights are equal
         (tmp_path / f"{name}.policy").write_text(f'policy "{name}"\n\nbase kubernetes {{\n  NodeResourcesFit weight 1\n}}\n')
     policies = load_policies(tmp_path)
-    numbers = knobs.chosen(knobs.found(policies, assemble(policies)), ["NodeResourcesFit=0..2"], policies)
+    numbers = tunables.chosen(tunables.found(policies, assemble(policies)), ["NodeResourcesFit=0..2"], policies)
     whole = workloads.waiting("all", state_of(4), pods_of(4), None)
     found = search.tuned(policies, numbers, [objective("unplaced")], [whole], [], HERE, most=12)
     assert 0 < found.unusable < 12
@@ -227,7 +229,7 @@ def test_python_places_running_pods_anew_and_some_twice(tmp_path):
         wharfinger.tune([policy(TEXT)], cluster, ["unplaced"], trials=1)
     found = wharfinger.tune([policy(TEXT)], cluster, ["moves"], replace=["all"], load=1.5, kubernetes=True, held_out=0, trials=1)
     assert found.searched == ("cluster: 8 nodes, 9 pods to place",)
-    assert any(knob.own_name == "NodeAffinity" for knob in found.knobs)
+    assert any(tunable.own_name == "NodeAffinity" for tunable in found.tunables)
 
 
 def test_a_process_that_is_ended_is_no_error_of_our_own():

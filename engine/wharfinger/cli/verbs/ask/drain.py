@@ -19,7 +19,7 @@ from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
 from wharfinger.model.objects import matching
 from wharfinger.simulate.cluster import Cluster
-from wharfinger.what_if.drain import BudgetUse, Drain, DrainedPod, Fate, drain
+from wharfinger.what_if.drain import BudgetUse, Drain, DrainedPod, DrainOutcome, drain
 
 NO_BUDGETS = (
     "the snapshot has no PodDisruptionBudget, so every eviction counts as allowed; "
@@ -29,7 +29,7 @@ NO_BUDGETS = (
 
 def table(found: Drain) -> str:
     """The report for people: a line per pod that moves or cannot, then the summary."""
-    listed = [_row(pod) for pod in found.pods if pod.fate is not Fate.STAYS]
+    listed = [_row(pod) for pod in found.pods if pod.outcome is not DrainOutcome.STAYS]
     parts = [wording.columns([("STEP", "POD", "FROM", "TO"), *listed], right=frozenset({0}))] if listed else []
     groups = "".join(f"{line}\n" for line in question.group_lines(found.groups))
     return "\n".join([*parts, *([groups] if groups else []), "\n".join(_summary(found)) + "\n"])
@@ -40,7 +40,7 @@ def _row(pod: DrainedPod) -> Sequence[str]:
 
 
 def _destination(pod: DrainedPod) -> str:
-    place = pod.node or f"{pod.fate.value}: {pod.reason}"
+    place = pod.node or f"{pod.outcome.value}: {pod.reason}"
     if pod.placement is not None and pod.placement.victims:
         place += f", evicts {', '.join(pod.placement.victims)}"
     return f"{place} (evicted by preemption for {pod.displaced_by})" if pod.displaced_by else place
@@ -52,8 +52,8 @@ def _summary(found: Drain) -> Iterator[str]:
     yield f"{len(leaving):,} of {wording.count(len(asked), 'pod')} would leave {wording.count(len(found.nodes), 'node')}" + (
         f" in {wording.count(found.steps, 'step')}" if found.steps else ""
     )
-    counts = Counter(pod.fate for pod in found.pods)
-    yield from (f"  {counts[fate]:,} {words}" for fate, words in _WORDS.items() if counts[fate])
+    counts = Counter(pod.outcome for pod in found.pods)
+    yield from (f"  {counts[outcome]:,} {words}" for outcome, words in _WORDS.items() if counts[outcome])
     if found.budgets:
         rows = [(use.budget, f"{use.pods:,}", f"{use.forbidden:,}", _now(use)) for use in found.budgets]
         header = ("PodDisruptionBudget", "pods", "forbidden", "now")
@@ -68,12 +68,12 @@ def _now(use: BudgetUse) -> str:
 
 
 _WORDS = {
-    Fate.PLACED: "placed",
-    Fate.WAITS: "would wait for a node",
-    Fate.GONE: "gone without a replacement",
-    Fate.FORBIDDEN: "may not leave: a PodDisruptionBudget forbids it",
-    Fate.REFUSED: "may not leave: kubectl drain refuses",
-    Fate.STAYS: "not moved: DaemonSets and static pods",
+    DrainOutcome.PLACED: "placed",
+    DrainOutcome.WAITS: "would wait for a node",
+    DrainOutcome.GONE: "gone without a replacement",
+    DrainOutcome.FORBIDDEN: "may not leave: a PodDisruptionBudget forbids it",
+    DrainOutcome.REFUSED: "may not leave: kubectl drain refuses",
+    DrainOutcome.STAYS: "not moved: DaemonSets and static pods",
 }
 
 
@@ -97,7 +97,7 @@ def _value(found: Drain, cluster: Cluster) -> dict[str, Any]:
         ],
         "hasBudgets": found.has_budgets,
         "summary": {
-            **{fate.value: len(found.of(fate)) for fate in Fate},
+            **{outcome.value: len(found.of(outcome)) for outcome in DrainOutcome},
             "before": question.usage_value(found.before),
             "after": question.usage_value(found.after),
         },
@@ -110,7 +110,7 @@ def _pod(pod: DrainedPod) -> dict[str, Any]:
         "pod": pod.pod,
         "source": pod.source or None,
         "controller": pod.controller or None,
-        "fate": pod.fate.value,
+        "outcome": pod.outcome.value,
         "step": pod.step,
         **({"reason": pod.reason} if pod.reason else {}),
         **({"displacedBy": pod.displaced_by} if pod.displaced_by else {}),

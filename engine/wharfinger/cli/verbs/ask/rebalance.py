@@ -153,8 +153,8 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
     undo_cordons: Annotated[
         bool, typer.Option("--undo-cordons", help="Uncordon the nodes that a killed --apply has left cordoned; needs --live.")
     ] = False,
-    patience: Annotated[
-        str, typer.Option("--patience", metavar="DURATION", help="How long --apply waits for an eviction, or a replacement.")
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="DURATION", help="How long --apply waits for an eviction, or a replacement.")
     ] = "5m",
     output: question.Output = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if the plan has moves.")] = False,
@@ -163,7 +163,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
     $ wharf rebalance --goal free-nodes --live --policy policies/
     """
-    longest = _seconds("--patience", patience)
+    longest = _seconds("--timeout", timeout)
     of_new_plans = {
         "--goal": goal,
         "--cost": cost,
@@ -215,10 +215,10 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
 
 def _applied(  # noqa: PLR0913 — a plan, and where
-    chain: Chain, plan_options: PlanOptions, moves: Sequence[Move], flags: QuestionFlags, patience: float, *, exact: bool = False
+    chain: Chain, plan_options: PlanOptions, moves: Sequence[Move], flags: QuestionFlags, max_wait: float, *, exact: bool = False
 ) -> int:
     """Carries out the plan; returns the exit code."""
-    done = _carry_out(chain, plan_options, moves, flags.kubeconfig, flags.context, patience, exact=exact)
+    done = _carry_out(chain, plan_options, moves, flags.kubeconfig, flags.context, max_wait, exact=exact)
     streams.complain(f"{len(done.landings)} of {wording.count(len(moves), 'move')} carried out")
     if done.closed:
         streams.complain(f"still cordoned, open them with kubectl uncordon: {', '.join(done.closed)}")
@@ -232,7 +232,7 @@ def _applied(  # noqa: PLR0913 — a plan, and where
     return 1 if done.closed else 0
 
 
-def _kept(flags: QuestionFlags, path: Path, patience: float, unwanted: Sequence[str], *, apply: bool) -> int:
+def _kept(flags: QuestionFlags, path: Path, max_wait: float, unwanted: Sequence[str], *, apply: bool) -> int:
     """Carries out a plan that was kept in a file; returns the exit code. Nothing is changed if it does not hold any more.
 
     `unwanted` are flags that were given and that only a new plan heeds.
@@ -250,15 +250,15 @@ def _kept(flags: QuestionFlags, path: Path, patience: float, unwanted: Sequence[
     stale = kept.staleness(asked.chain, asked.cluster.state)
     if stale is not None:
         raise UsageError(f"--plan {path} is stale: {stale}; nothing was changed")
-    return _applied(asked.chain, kept.plan_options, kept.moves, flags, patience, exact=True)
+    return _applied(asked.chain, kept.plan_options, kept.moves, flags, max_wait, exact=True)
 
 
-def _undone(flags: QuestionFlags, patience: float, unwanted: Sequence[str]) -> int:
+def _undone(flags: QuestionFlags, max_wait: float, unwanted: Sequence[str]) -> int:
     """Opens the nodes that a rebalance has left cordoned; returns the exit code. `unwanted` are flags that it would not heed."""
     if unwanted or not flags.live:
         no = unwanted[0] if unwanted else "--goal, --plan or --apply"
         raise UsageError(f"--undo-cordons opens nodes of the running cluster: give --live with it, and no {no}")
-    opened, closed = _open_cordoned(flags.kubeconfig, flags.context, patience)
+    opened, closed = _open_cordoned(flags.kubeconfig, flags.context, max_wait)
     lines = [f"{name} is open again" for name in opened] or ["no node was left cordoned by a rebalance"] * (not closed)
     streams.out("".join(f"{line}\n" for line in lines))
     if closed:
@@ -272,7 +272,7 @@ def _carry_out(  # noqa: PLR0913, PLR0917 — a plan, and where
     moves: Sequence[Move],
     kubeconfig: str | None,
     context: str | None,
-    patience: float,
+    max_wait: float,
     *,
     exact: bool = False,
 ) -> CarriedOut:
@@ -282,18 +282,18 @@ def _carry_out(  # noqa: PLR0913, PLR0917 — a plan, and where
     """
 
     async def run() -> CarriedOut:
-        async with _carrying(chain, plan_options, kubeconfig, context, patience, exact=exact) as carrying:
+        async with _carrying(chain, plan_options, kubeconfig, context, max_wait, exact=exact) as carrying:
             return await carrying.run(moves)
 
     with live_cluster.sigterm_as_interrupt():
         return asyncio.run(run())
 
 
-def _open_cordoned(kubeconfig: str | None, context: str | None, patience: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _open_cordoned(kubeconfig: str | None, context: str | None, max_wait: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Opens the nodes that rebalances have left cordoned; (those that are open now, those that could not be opened)."""
 
     async def run() -> tuple[tuple[str, ...], tuple[str, ...]]:
-        async with _carrying(assemble(), PlanOptions(goals=()), kubeconfig, context, patience, exact=False) as carrying:
+        async with _carrying(assemble(), PlanOptions(goals=()), kubeconfig, context, max_wait, exact=False) as carrying:
             return await carrying.undo()
 
     with live_cluster.sigterm_as_interrupt():
@@ -302,7 +302,7 @@ def _open_cordoned(kubeconfig: str | None, context: str | None, patience: float)
 
 @contextlib.asynccontextmanager
 async def _carrying(  # noqa: PLR0913 — a plan, and where
-    chain: Chain, plan_options: PlanOptions, kubeconfig: str | None, context: str | None, patience: float, *, exact: bool
+    chain: Chain, plan_options: PlanOptions, kubeconfig: str | None, context: str | None, max_wait: float, *, exact: bool
 ) -> AsyncIterator[PlanExecution]:
     """The executor of plans on the cluster, which is watched while it runs."""
     from wharfinger.kube.writes import ApiEvictions  # noqa: PLC0415 — half a second of imports that plans from files do not need
@@ -310,7 +310,7 @@ async def _carrying(  # noqa: PLR0913 — a plan, and where
     by = f"wharf rebalance, process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     async with live_cluster.watched(kubeconfig, context, "wharf-rebalance") as (live, connection, clock):
         writes = ApiEvictions(connection)
-        yield PlanExecution(chain, plan_options, live, writes, clock, by=by, exact=exact, patience=patience, report=streams.complain)
+        yield PlanExecution(chain, plan_options, live, writes, clock, by=by, exact=exact, max_wait=max_wait, report=streams.complain)
 
 
 def _no_cordons_left(cluster: Cluster, *, apply: bool) -> None:

@@ -26,7 +26,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.language.report import wording
 from wharfinger.simulate.cluster import load_cluster
-from wharfinger.what_if.tune import knobs, picture, search, trials, workloads
+from wharfinger.what_if.tune import picture, search, trials, tunables, workloads
 from wharfinger.what_if.tune.objectives import objective
 from wharfinger.what_if.tune.picture import called, shown
 from wharfinger.what_if.tune.search import Trial, Tuned
@@ -49,7 +49,7 @@ def table(found: Tuned) -> str:
 
 def _data(found: Tuned) -> Iterator[str]:
     unusable = f" ({found.unusable} of them with numbers that no policy can have)" if found.unusable else ""
-    yield f"{wording.count(len(found.trials) + found.unusable, 'trial')}{unusable} of {wording.count(len(found.knobs), 'number')} on"
+    yield f"{wording.count(len(found.trials) + found.unusable, 'trial')}{unusable} of {wording.count(len(found.tunables), 'number')} on"
     yield from (f"  {workload}" for workload in found.searched)
     if found.held_out_workloads:
         yield "held out:"
@@ -58,13 +58,15 @@ def _data(found: Tuned) -> Iterator[str]:
 
 def _front(found: Tuned) -> str:
     """The Pareto front; numbers that are as shipped in all of it are left out."""
-    changed = [place for place, knob in enumerate(found.knobs) if any(trial.values[place] != knob.shipped for trial in found.front)]
+    changed = [
+        place for place, tunable in enumerate(found.tunables) if any(trial.values[place] != tunable.shipped for trial in found.front)
+    ]
     shown_trials = list(dict.fromkeys((found.ships, *found.front)))
-    names = [found.knobs[place].name if found.several_policies else found.knobs[place].own_name for place in changed]
+    names = [found.tunables[place].name if found.several_policies else found.tunables[place].own_name for place in changed]
     rows = [("", *(goal.text for goal in found.objectives), *names)]
     for trial in shown_trials:
         mark = " *" if trial.number == found.best.number else ""
-        numbers = [found.knobs[place].text(trial.values[place]) for place in changed]
+        numbers = [found.tunables[place].text(trial.values[place]) for place in changed]
         rows.append((called(trial) + mark, *map(shown, trial.objectives), *numbers))
     return wording.columns(rows, right=frozenset(range(1, len(rows[0]))))
 
@@ -120,7 +122,7 @@ def _trial(found: Tuned, trial: Trial) -> dict[str, Any]:
     return {
         "trial": called(trial),
         "objectives": _values(found, trial.objectives),
-        "numbers": {knob.name: knob.text(value) for knob, value in zip(found.knobs, trial.values, strict=True)},
+        "numbers": {tunable.name: tunable.text(value) for tunable, value in zip(found.tunables, trial.values, strict=True)},
     }
 
 
@@ -183,7 +185,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
         raise UsageError("--objective is missing: what is to be small? for example --objective unplaced --objective nodes_touched")
     goals = [objective(text) for text in objectives]
     policies, own, config = _question(flags)
-    numbers = knobs.chosen(knobs.found(policies, assemble(policies, config), kubernetes=kubernetes), wanted or (), policies)
+    numbers = tunables.chosen(tunables.found(policies, assemble(policies, config), kubernetes=kubernetes), wanted or (), policies)
     given = [*own, *(_workload(path, config) for path in on or ())]
     if not given:
         raise UsageError("there is nothing to search on; give a cluster with --snapshot or --live, or decision logs with --on")

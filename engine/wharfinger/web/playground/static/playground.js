@@ -4,7 +4,7 @@ import { byId, count, fill, make, nodes } from "../../static/dom.js";
 import { ClusterMap } from "../../static/map.js";
 import { node as nodeParts } from "../../static/node.js";
 import { headline, notes } from "../../static/pod.js";
-import { funnel, part, quiet, scores, sentences, verdict, waysOut } from "../../static/verdict.js";
+import { funnel, part, quiet, remedies, scores, sentences, verdict } from "../../static/verdict.js";
 import { PolicyEditor } from "./editor.js";
 import * as links from "./link.js";
 import { problems, tests, testsTitle } from "./results.js";
@@ -139,7 +139,7 @@ function showMap(found) {
 }
 
 function answerParts(found) {
-  return [headline(found), ...difference(found), ...waysOut(found.waysOut, showNode), notes(found), ...funnel(found.explanation), ...scores(found.explanation.top, "Scores of the best nodes", showNode)];
+  return [headline(found), ...difference(found), ...remedies(found.remedies, showNode), notes(found), ...funnel(found.explanation), ...scores(found.explanation.top, "Scores of the best nodes", showNode)];
 }
 
 function difference({ difference: found, explanation: { node } }) {

@@ -2,7 +2,7 @@
 
 import { amount, count, make, meter, number, table } from "./dom.js";
 import { devices } from "./devices.js";
-import { link, part, quiet, scores, sentences, verdict, waysOut } from "./verdict.js";
+import { link, part, quiet, remedies, scores, sentences, verdict } from "./verdict.js";
 
 const pairs = (found) => (Object.keys(found).length ? make("table", { class: "pairs" }, make("tbody", {}, Object.entries(found).sort().map(([key, value]) => make("tr", {}, make("th", { scope: "row" }, key), make("td", {}, value))))) : quiet("none"));
 
@@ -34,7 +34,7 @@ function aboutPod(reply, { name, found, trouble }, showPod) {
   const title = against.length ? `rejected by ${count(against.length)} ${against.length === 1 ? "filter" : "filters"}` : report.node === found.explanation.node ? "the best of all nodes" : `feasible, ${number(ahead)} points behind ${best.node}`;
   const passed = report.verdicts.length - against.length;
   const why = against.map(({ rule, sentences: said, values }) => make("div", { class: "card" }, make("strong", {}, rule), sentences(said), values.length ? make("pre", { tabindex: "0" }, values.join("\n")) : null));
-  return [verdict(against.length ? "bad" : "good", `For ${name}: ${title}`), make("p", { class: "actions" }, link(name, () => showPod(name))), ...waysOut(found.waysOut.filter(({ node: of }) => of === reply.name)),
+  return [verdict(against.length ? "bad" : "good", `For ${name}: ${title}`), make("p", { class: "actions" }, link(name, () => showPod(name))), ...remedies(found.remedies.filter(({ node: of }) => of === reply.name)),
     ...(why.length ? [part("Against it", make("div", { class: "cards" }, why), passed ? quiet(`${count(passed)} ${passed === 1 ? "filter lets" : "filters let"} it pass`) : null)] : []),
     ...scores(report.totals.length ? [report, ...(best && best.node !== report.node ? [best] : [])] : [], "Scores beside the best node")];
 }

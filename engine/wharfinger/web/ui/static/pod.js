@@ -1,14 +1,14 @@
 // One pod: what becomes of it, what would have to change, the filters, the scores, and what was decided before.
 
 import { clock, count, make, nodes, number } from "./dom.js";
-import { funnel, link, part, quiet, scores, verdict, waysOut } from "./verdict.js";
+import { funnel, link, part, quiet, remedies, scores, verdict } from "./verdict.js";
 
 export function pod({ reply, past, trouble, showNode, colour }) {
   const earlier = past.map((found, index) => decided(found, showNode, !reply && index === 0));
   const before = earlier.length ? [part("Decided before", ...earlier)] : [];
   if (!reply) return [verdict("warn", trouble), ...before];
   const { explanation: found } = reply;
-  return [headline(reply), ...waysOut(reply.waysOut, showNode), notes(reply),
+  return [headline(reply), ...remedies(reply.remedies, showNode), notes(reply),
     make("p", { class: "actions" }, make("button", { type: "button", onclick: colour }, "Colour the map by its scores")),
     ...funnel(found), ...scores(found.top, "Scores of the best nodes", showNode), ...before];
 }
@@ -29,8 +29,8 @@ function lacks({ steps, nodes: all }) {
   return reasons.length ? `Fits on none of ${nodes(all)}: ${reasons[0][0]}${reasons.length > 1 ? `, and ${count(reasons.length - 1)} more` : ""}` : `Fits on none of ${nodes(all)}`;
 }
 
-export function notes({ remarks, explanation: { policies, notes: said } }) {
-  const lines = [...remarks, ...said, policies.length ? `governed by ${policies.join(", ")}` : "no policy governs it"];
+export function notes({ notes: own, explanation: { policies, notes: said } }) {
+  const lines = [...own, ...said, policies.length ? `governed by ${policies.join(", ")}` : "no policy governs it"];
   return make("ul", { class: "sentences quiet" }, lines.map((line) => make("li", {}, line)));
 }
 

@@ -32,7 +32,7 @@ export function sentences(all) {
   return list;
 }
 
-export function waysOut(ways, showNode) {
+export function remedies(ways, showNode) {
   if (!ways.length) return [];
   return [part("What would have to change", make("div", { class: "cards" }, ways.map(({ node, sentences: said }) => make("div", { class: "card" }, showNode ? link(node, () => showNode(node)) : make("strong", {}, node), sentences(said)))))];
 }

@@ -119,18 +119,18 @@ export class WhatIf {
     return { arrivals, shown: this.report(reply, arrivals) };
   }
 
-  report({ pods, placed, unschedulable, remarks, newNodes, budgets = [] }, arrivals) {
-    const kept = pods.filter(({ fate }) => fate === "forbidden" || fate === "refused").length, gone = pods.filter(({ fate }) => fate === "gone").length;
+  report({ pods, placed, unschedulable, warnings, newNodes, budgets = [] }, arrivals) {
+    const kept = pods.filter(({ outcome }) => outcome === "forbidden" || outcome === "refused").length, gone = pods.filter(({ outcome }) => outcome === "gone").length;
     const all = placed + unschedulable, on = nodes(arrivals.size), bad = unschedulable + kept, fresh = new Set(newNodes.map(({ name }) => name));
     const title = unschedulable ? `${count(unschedulable)} of ${count(all)} pods would get no node` : kept ? `${count(kept)} ${kept === 1 ? "pod" : "pods"} may not leave` : all ? `All ${count(all)} pods would get a node, on ${on}` : "No pod would have to be placed";
     const used = [...arrivals.keys()].filter((node) => fresh.has(node)).length;
     const more = [bad && placed && `${count(placed)} would go to ${on}.`, unschedulable && kept && `${count(kept)} may not leave.`, gone && `${count(gone)} would be gone.`, fresh.size && `${count(used)} of ${nodes(fresh.size)} more would be used.`].filter(Boolean).join(" ");
     const order = [...pods].sort((one, other) => (one.node === null ? 0 : 1) - (other.node === null ? 0 : 1));
-    const rows = order.slice(0, MOST_SHOWN).map(({ pod, node, source, fate, message, victims = [] }) => make("tr", {}, make("td", { class: "name" }, source ? link(pod, () => this.showPod(pod)) : pod), make("td", {}, source ?? "new"),
-      make("td", { class: "wide" }, node === null ? (fate === "waits" ? message : `${fate}: ${message}`) : fresh.has(node) ? `${node} (added)` : link(node, () => this.showNode(node)), victims.length ? make("div", { class: "quiet" }, `${victims.join(", ")} would be evicted`) : null)));
+    const rows = order.slice(0, MOST_SHOWN).map(({ pod, node, source, outcome, message, victims = [] }) => make("tr", {}, make("td", { class: "name" }, source ? link(pod, () => this.showPod(pod)) : pod), make("td", {}, source ?? "new"),
+      make("td", { class: "wide" }, node === null ? (outcome === "waits" ? message : `${outcome}: ${message}`) : fresh.has(node) ? `${node} (added)` : link(node, () => this.showNode(node)), victims.length ? make("div", { class: "quiet" }, `${victims.join(", ")} would be evicted`) : null)));
     if (order.length > MOST_SHOWN) rows.push(make("tr", {}, make("td", { colspan: 3, class: "quiet" }, `and ${count(order.length - MOST_SHOWN)} more`)));
     const tight = budgets.filter(({ pods: covered, allowedNow }) => covered > allowedNow).map(({ budget, pods: covered, allowedNow }) => quiet(`PodDisruptionBudget ${budget} allows ${count(allowedNow)} of ${count(covered)} evictions now.`));
-    return [verdict(bad ? "bad" : "good", title, more), ...remarks.map((remark) => quiet(remark)), ...tight,
+    return [verdict(bad ? "bad" : "good", title, more), ...warnings.map((warning) => quiet(warning)), ...tight,
       ...(rows.length ? [part("Where they would go", table(["pod", "from", "node, or why not"], rows, "Where pods would go"))] : [])];
   }
 }

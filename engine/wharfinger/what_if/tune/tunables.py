@@ -31,7 +31,7 @@ EXPLICIT = "="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knob:
+class Tunable:
     """A number of a policy: `low + step * k` in base units, k from 0 to `steps`; `start` and `end` are its offsets in the text of `source`.
 
     `lead` is written before a weight where that does not exist yet. `in_block`: the number needs a `base kubernetes` block around it.
@@ -69,48 +69,48 @@ class Knob:
         return str(value == 1).lower() if self.kind is Kind.BOOL else types.literal(value, self.kind)
 
 
-def found(policies: Sequence[CompiledPolicy], chain: Chain, *, kubernetes: bool = False) -> tuple[Knob, ...]:
+def found(policies: Sequence[CompiledPolicy], chain: Chain, *, kubernetes: bool = False) -> tuple[Tunable, ...]:
     """The numbers of the policies, in the order of their texts.
 
     These are params with a range and a default that is not overridden, truths, and weights that are written as numbers or not at all; with
     `kubernetes` also the weights of Kubernetes' scores. A param of a library that several policies import is one number.
     """
-    knobs: list[Knob] = []
+    tunables: list[Tunable] = []
     hosts = {policy.name: _file(policy) for policy in policies}
     for policy in policies:
         tree = hosts[policy.name]
-        knobs += [*_params(policy, policy.policy.source, tree.items), *_weights(policy, tree)]
-        known = {(knob.source, knob.start) for knob in knobs}
-        knobs += [knob for knob in _of_libraries(policy) if (knob.source, knob.start) not in known]
+        tunables += [*_params(policy, policy.policy.source, tree.items), *_weights(policy, tree)]
+        known = {(tunable.source, tunable.start) for tunable in tunables}
+        tunables += [tunable for tunable in _of_libraries(policy) if (tunable.source, tunable.start) not in known]
     if kubernetes and policies:
-        knobs += _plugins(policies, hosts, chain)
-    return tuple(knobs)
+        tunables += _plugins(policies, hosts, chain)
+    return tuple(tunables)
 
 
-def chosen(knobs: Sequence[Knob], wanted: Sequence[str], policies: Sequence[CompiledPolicy]) -> tuple[Knob, ...]:
-    """The knobs that are wanted, each `NAME` or `NAME=LOW..HIGH`; all without any.
+def chosen(tunables: Sequence[Tunable], wanted: Sequence[str], policies: Sequence[CompiledPolicy]) -> tuple[Tunable, ...]:
+    """The tunables that are wanted, each `NAME` or `NAME=LOW..HIGH`; all without any.
 
     A name may leave the policy out where that is clear. UnknownObject for a name that does not exist, UsageError for a range that cannot
     be.
     """
     if not wanted:
-        return tuple(knobs)
-    picked: dict[str, Knob] = {}
+        return tuple(tunables)
+    picked: dict[str, Tunable] = {}
     of = {policy.name: policy for policy in policies}
     for text in wanted:
         name, given, ends = text.partition(EXPLICIT)
-        named = [knob for knob in knobs if name.strip() in {knob.name, knob.own_name}]
+        named = [tunable for tunable in tunables if name.strip() in {tunable.name, tunable.own_name}]
         if not named:
-            near = wording.closest(name, [name for knob in knobs for name in (knob.own_name, knob.name)])
-            hint = f"did you mean {near}?" if near else f"there are {', '.join(knob.name for knob in knobs)}"
+            near = wording.closest(name, [name for tunable in tunables for name in (tunable.own_name, tunable.name)])
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(tunable.name for tunable in tunables)}"
             raise UnknownObject(f"--search {name}: there is no such number to search; {hint}")
-        picked |= {knob.name: _between(knob, ends, of[knob.policy]) if given else knob for knob in named}
+        picked |= {tunable.name: _between(tunable, ends, of[tunable.policy]) if given else tunable for tunable in named}
     return tuple(picked.values())
 
 
-def edited(sources: Iterable[Source], knobs: Sequence[Knob], values: Mapping[str, float]) -> dict[str, str]:
-    """The text of each source by name, with the values of knobs by name; what has its shipped value stays as it was written."""
-    return {source.name: _edited(source, [knob for knob in knobs if knob.source == source.name], values) for source in sources}
+def edited(sources: Iterable[Source], tunables: Sequence[Tunable], values: Mapping[str, float]) -> dict[str, str]:
+    """The text of each source by name, with the values of tunables by name; what has its shipped value stays as it was written."""
+    return {source.name: _edited(source, [tunable for tunable in tunables if tunable.source == source.name], values) for source in sources}
 
 
 def change(sources: Iterable[Source], texts: Mapping[str, str]) -> str:
@@ -123,12 +123,12 @@ def _change(source: Source, text: str) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def _edited(source: Source, knobs: Sequence[Knob], values: Mapping[str, float]) -> str:
-    changed = [knob for knob in knobs if values[knob.name] != knob.shipped]
-    edits = [(knob.start, knob.end, knob.lead + knob.text(values[knob.name])) for knob in changed if not knob.in_block]
-    entries = [knob for knob in changed if knob.in_block]
+def _edited(source: Source, tunables: Sequence[Tunable], values: Mapping[str, float]) -> str:
+    changed = [tunable for tunable in tunables if values[tunable.name] != tunable.shipped]
+    edits = [(tunable.start, tunable.end, tunable.lead + tunable.text(values[tunable.name])) for tunable in changed if not tunable.in_block]
+    entries = [tunable for tunable in changed if tunable.in_block]
     if entries:
-        lines = "".join(f"{knob.lead}{knob.text(values[knob.name])}" for knob in entries)
+        lines = "".join(f"{tunable.lead}{tunable.text(values[tunable.name])}" for tunable in entries)
         edits.append((entries[0].start, entries[0].end, f"\n\nbase kubernetes {{{lines}\n}}"))
     text, rest = [], 0
     for start, end, new in sorted(edits, key=lambda edit: edit[0]):
@@ -148,14 +148,14 @@ def _file(policy: CompiledPolicy) -> ast.Policy:
 # ── params ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _of_libraries(policy: CompiledPolicy) -> Iterator[Knob]:
+def _of_libraries(policy: CompiledPolicy) -> Iterator[Tunable]:
     for source in policy.policy.imports:
         file = parse(source, Diagnostics())
         yield from () if file is None else _params(policy, source, file.items)
 
 
-def _params(policy: CompiledPolicy, source: Source, items: Iterable[ast.Item]) -> Iterator[Knob]:
-    """The knobs of the params that one text declares."""
+def _params(policy: CompiledPolicy, source: Source, items: Iterable[ast.Item]) -> Iterator[Tunable]:
+    """The tunables of the params that one text declares."""
     declared = [param for param in policy.policy.params if param.span.source.name == source.name]
     for item in items:
         param = next((param for param in declared if item.span.start <= param.span.start < item.span.end), None)
@@ -166,7 +166,7 @@ def _params(policy: CompiledPolicy, source: Source, items: Iterable[ast.Item]) -
         if low is None or high is None or low == high or not isinstance(shipped, float):
             continue
         step = _step(kind, high - low)
-        yield Knob(
+        yield Tunable(
             name=f"{policy.name}.{param.name}",
             policy=policy.name,
             source=source.name,
@@ -192,7 +192,7 @@ def _step(kind: Kind, width: float) -> float:
 # ── weights ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _weights(policy: CompiledPolicy, tree: ast.Policy) -> Iterator[Knob]:
+def _weights(policy: CompiledPolicy, tree: ast.Policy) -> Iterator[Tunable]:
     for item in tree.items:
         if isinstance(item, ast.Score):
             named = item.tier.span.end if item.tier is not None else item.name_span.end
@@ -203,18 +203,18 @@ def _weights(policy: CompiledPolicy, tree: ast.Policy) -> Iterator[Knob]:
                     yield from _weight(policy, entry.plugin, entry.weight, entry.plugin_span.end)
 
 
-def _weight(policy: CompiledPolicy, rule: str, written: ast.Expr | None, after: int) -> Iterator[Knob]:
-    """The knob of a weight; none for one that is an expression."""
+def _weight(policy: CompiledPolicy, rule: str, written: ast.Expr | None, after: int) -> Iterator[Tunable]:
+    """The tunable of a weight; none for one that is an expression."""
     if written is None:
         yield _of_weight(policy, rule, 1.0, (after, after), " weight ")
     elif isinstance(written, ast.Number):
         yield _of_weight(policy, rule, float(written.digits), (written.span.start, written.span.end), "")
 
 
-def _of_weight(  # noqa: PLR0913 — a knob has these parts
+def _of_weight(  # noqa: PLR0913 — a tunable has these parts
     policy: CompiledPolicy, rule: str, shipped: float, place: tuple[int, int], lead: str, *, in_block: bool = False
-) -> Knob:
-    return Knob(
+) -> Tunable:
+    return Tunable(
         name=f"{policy.name}.{rule}",
         policy=policy.name,
         source=policy.policy.source.name,
@@ -231,7 +231,7 @@ def _of_weight(  # noqa: PLR0913 — a knob has these parts
     )
 
 
-def _plugins(policies: Sequence[CompiledPolicy], trees: Mapping[str, ast.Policy], chain: Chain) -> Iterator[Knob]:
+def _plugins(policies: Sequence[CompiledPolicy], trees: Mapping[str, ast.Policy], chain: Chain) -> Iterator[Tunable]:
     """The weights of Kubernetes' scores that no policy sets: in the first `base kubernetes` block, or in a new one in the first policy."""
     blocks = [(policy, item) for policy in policies for item in trees[policy.name].items if isinstance(item, ast.Base)]
     taken = {entry.plugin for _, block in blocks for entry in block.entries}
@@ -254,22 +254,23 @@ def _plugins(policies: Sequence[CompiledPolicy], trees: Mapping[str, ast.Policy]
 # ── ranges that are given ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _between(knob: Knob, ends: str, policy: CompiledPolicy) -> Knob:
-    """The knob with another range, written as in a policy: `0%..20%`."""
+def _between(tunable: Tunable, ends: str, policy: CompiledPolicy) -> Tunable:
+    """The tunable with another range, written as in a policy: `0%..20%`."""
     texts = [end.strip() for end in ends.split("..")]
-    if len(texts) != 2 or knob.kind is Kind.BOOL:
-        raise UsageError(f"--search {knob.name}={ends}: expected LOW..HIGH, as {knob.text(knob.low)}..{knob.text(knob.value(knob.steps))}")
-    low, high = (_end(knob, text, policy) for text in texts)
+    if len(texts) != 2 or tunable.kind is Kind.BOOL:
+        highest = tunable.value(tunable.steps)
+        raise UsageError(f"--search {tunable.name}={ends}: expected LOW..HIGH, as {tunable.text(tunable.low)}..{tunable.text(highest)}")
+    low, high = (_end(tunable, text, policy) for text in texts)
     if low >= high:
-        raise UsageError(f"--search {knob.name}={ends}: the range is empty; write the smaller end first")
-    step = min(1.0, _step(Kind.NUMBER, high - low)) if knob.is_weight else _step(knob.kind, high - low)
-    return replace(knob, low=low, step=step, steps=math.floor((high - low) / step + 1e-9))
+        raise UsageError(f"--search {tunable.name}={ends}: the range is empty; write the smaller end first")
+    step = min(1.0, _step(Kind.NUMBER, high - low)) if tunable.is_weight else _step(tunable.kind, high - low)
+    return replace(tunable, low=low, step=step, steps=math.floor((high - low) / step + 1e-9))
 
 
-def _end(knob: Knob, text: str, policy: CompiledPolicy) -> float:
-    """One end of a range; UsageError for one that is not a value of the knob."""
-    if not knob.is_weight:
-        return float(resolve(policy.policy, {**policy.params, knob.own_name: text})[knob.own_name])
+def _end(tunable: Tunable, text: str, policy: CompiledPolicy) -> float:
+    """One end of a range; UsageError for one that is not a value of the tunable."""
+    if not tunable.is_weight:
+        return float(resolve(policy.policy, {**policy.params, tunable.own_name: text})[tunable.own_name])
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
-        raise UsageError(f"--search {knob.name}: {text!r} is not a weight; a weight is a plain number, 0 or more")
+        raise UsageError(f"--search {tunable.name}: {text!r} is not a weight; a weight is a plain number, 0 or more")
     return float(text)

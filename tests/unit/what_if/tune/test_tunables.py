@@ -8,7 +8,7 @@ from tests.unit.simulate.clusters import policy
 from wharfinger.api import load_policies
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble
-from wharfinger.what_if.tune import knobs
+from wharfinger.what_if.tune import tunables
 
 TEXT = """policy "web"  # a name
 
@@ -51,11 +51,14 @@ def web():
 
 
 def found(web, **options):
-    return knobs.found([web], assemble([web]), **options)
+    return tunables.found([web], assemble([web]), **options)
 
 
 def test_params_with_a_range_and_weights_that_are_numbers_are_found(web):
-    assert {knob.own_name: (knob.text(knob.shipped), knob.text(knob.low), knob.text(knob.value(knob.steps))) for knob in found(web)} == {
+    assert {
+        tunable.own_name: (tunable.text(tunable.shipped), tunable.text(tunable.low), tunable.text(tunable.value(tunable.steps)))
+        for tunable in found(web)
+    } == {
         "keep": ("10%", "0%", "50%"),
         "most": ("3", "1", "9"),
         "core": ("500m", "100m", "2cpu"),
@@ -71,22 +74,22 @@ def test_params_with_a_range_and_weights_that_are_numbers_are_found(web):
 
 def test_params_that_are_given_are_not(web):
     given_params = policy(TEXT, keep="20%")
-    assert {knob.own_name for knob in found(web)} - {knob.own_name for knob in found(given_params)} == {"keep"}
+    assert {tunable.own_name for tunable in found(web)} - {tunable.own_name for tunable in found(given_params)} == {"keep"}
 
 
 def test_kubernetes_weights_are_found_when_asked_for(web):
-    more = {knob.own_name for knob in found(web, kubernetes=True)} - {knob.own_name for knob in found(web)}
+    more = {tunable.own_name for tunable in found(web, kubernetes=True)} - {tunable.own_name for tunable in found(web)}
     assert {"TaintToleration", "PodTopologySpread", "NodeAffinity"} <= more
 
 
 def test_numbers_are_edited_in_place(web):
-    all_knobs = found(web, kubernetes=True)
-    values = {knob.name: knob.shipped for knob in all_knobs}
-    assert knobs.edited([web.policy.source], all_knobs, values) == {web.policy.source.name: TEXT}
+    all_tunables = found(web, kubernetes=True)
+    values = {tunable.name: tunable.shipped for tunable in all_tunables}
+    assert tunables.edited([web.policy.source], all_tunables, values) == {web.policy.source.name: TEXT}
 
     values |= {"web.keep": 0.125, "web.most": 4, "web.strict": 1.0, "web.a": 3, "web.b": 4, "web.c": 8, "web.NodeResourcesFit": 5}
     values |= {"web.TaintToleration": 9}
-    [text] = knobs.edited([web.policy.source], all_knobs, values).values()
+    [text] = tunables.edited([web.policy.source], all_tunables, values).values()
     expected = TEXT
     for old, new in [
         ("percent = 10%", "percent = 12.5%"),
@@ -100,7 +103,7 @@ def test_numbers_are_edited_in_place(web):
         expected = expected.replace(old, new)
     assert text == expected
 
-    diff = knobs.change([web.policy.source], {web.policy.source.name: text})
+    diff = tunables.change([web.policy.source], {web.policy.source.name: text})
     assert "-score c weight   7 = 50   # kept\n" in diff
     assert "+score c weight   8 = 50   # kept\n" in diff
 
@@ -108,8 +111,8 @@ def test_numbers_are_edited_in_place(web):
 def test_a_block_is_made_where_there_is_none():
     plain = policy('policy "plain"\n\nscore a = 50\n')
     every = found(plain, kubernetes=True)
-    values = {knob.name: knob.shipped for knob in every} | {"plain.NodeResourcesFit": 4, "plain.TaintToleration": 2}
-    [text] = knobs.edited([plain.policy.source], every, values).values()
+    values = {tunable.name: tunable.shipped for tunable in every} | {"plain.NodeResourcesFit": 4, "plain.TaintToleration": 2}
+    [text] = tunables.edited([plain.policy.source], every, values).values()
     assert "score a = 50\n\nbase kubernetes {\n" in text
     assert {(entry.plugin, entry.weight) for entry in policy(text).base} == {("NodeResourcesFit", 4.0), ("TaintToleration", 2.0)}
 
@@ -118,22 +121,24 @@ def test_a_block_is_made_where_there_is_none():
 def test_every_edit_is_read_back_as_what_was_meant(data):
     web = policy(TEXT)
     every = found(web, kubernetes=True)
-    values = {knob.name: knob.value(data.draw(st.integers(0, knob.steps), label=knob.name)) for knob in every}
-    [text] = knobs.edited([web.policy.source], every, values).values()
+    values = {tunable.name: tunable.value(data.draw(st.integers(0, tunable.steps), label=tunable.name)) for tunable in every}
+    [text] = tunables.edited([web.policy.source], every, values).values()
     again = policy(text)
     read = {name: float(value) for name, value in again.params.items() if f"web.{name}" in values}
     read |= {score.name: score.weight for score in again.scores if score.name != "d"}
     read |= {entry.plugin: entry.weight for entry in again.base}
-    unwritten = {knob.own_name: knob.shipped for knob in every if knob.own_name not in read}  # weights of plugins that stay as they are
-    assert {knob.own_name: values[knob.name] for knob in every} == pytest.approx({**unwritten, **read})
+    unwritten = {
+        tunable.own_name: tunable.shipped for tunable in every if tunable.own_name not in read
+    }  # weights of plugins that stay as they are
+    assert {tunable.own_name: values[tunable.name] for tunable in every} == pytest.approx({**unwritten, **read})
 
 
 @pytest.mark.parametrize(
     ("text", "low", "high"), [("keep=5%..6%", "5%", "6%"), ("web.c=2..4", "2", "4"), ("core=1cpu..2cpu", "1cpu", "2cpu"), ("c", "0", "14")]
 )
 def test_a_search_may_be_narrowed(web, text, low, high):
-    [knob] = knobs.chosen(found(web), [text], [web])
-    assert (knob.text(knob.low), knob.text(knob.value(knob.steps))) == (low, high)
+    [tunable] = tunables.chosen(found(web), [text], [web])
+    assert (tunable.text(tunable.low), tunable.text(tunable.value(tunable.steps))) == (low, high)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +156,7 @@ def test_a_search_may_be_narrowed(web, text, low, high):
 )
 def test_what_cannot_be_searched_says_why(web, text, error, says):
     with pytest.raises(error, match=says):
-        knobs.chosen(found(web), [text], [web])
+        tunables.chosen(found(web), [text], [web])
 
 
 LIBRARY = """param keep: percent = 10% range 0%..50%
@@ -166,12 +171,12 @@ def test_params_of_libraries_are_numbers_of_the_first_policy_that_imports_them(t
             f'policy "{name}"\nimport "lib.policy" as shared\nfilter room {{ require shared.roomy else "no room" }}\n'
         )
     policies = load_policies(str(tmp_path / "one.policy"), str(tmp_path / "two.policy"))
-    [keep] = knobs.found(policies, assemble(policies))
+    [keep] = tunables.found(policies, assemble(policies))
     assert (keep.policy, keep.text(keep.shipped)) == ("one", "10%")
     library = policies[0].policy.imports[0]
-    texts = knobs.edited([library], [keep], {keep.name: 0.25})
+    texts = tunables.edited([library], [keep], {keep.name: 0.25})
     assert texts == {library.name: LIBRARY.replace("10%", "25%")}
-    [narrow] = knobs.chosen([keep], [f"{keep.own_name}=5%..20%"], policies)
+    [narrow] = tunables.chosen([keep], [f"{keep.own_name}=5%..20%"], policies)
     assert (narrow.text(narrow.low), narrow.text(narrow.value(narrow.steps))) == ("5%", "20%")
     [overridden] = load_policies(str(tmp_path / "one.policy"), params={keep.own_name: "20%"})
-    assert knobs.found([overridden], assemble([overridden])) == ()
+    assert tunables.found([overridden], assemble([overridden])) == ()
