@@ -1,8 +1,8 @@
-"""What is handed to users: `dist.py FOLDER` writes the wheel, the chart, and the krew plugin with its manifest there.
+"""`dist.py FOLDER` writes the files of a release there: the wheel, the chart, and the krew plugin with its manifest.
 
 The same sources give the same bytes: files are in the order of their names, without owners, and as old as SOURCE_DATE_EPOCH says
 (default: 1980).
-"""
+"""  # noqa: INP001 — a script that is run by its path
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ OLDEST = 315532800
 def wheel(folder: Path, moment: int) -> Path:
     """The wheel, built there."""
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "SOURCE_DATE_EPOCH": str(moment)})
+    subprocess.run(  # noqa: S603 — the Python of this process, with fixed arguments
+        command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "SOURCE_DATE_EPOCH": str(moment)}
+    )
     return folder / f"wharfinger-{version()}-py3-none-any.whl"
 
 

@@ -1,8 +1,8 @@
-"""The part of requirements.txt that some packages need: `requirements_of.py [PACKAGE…]`; without names, what a running Wharfinger needs.
+"""`requirements_of.py [PACKAGE…]` prints the part of requirements.txt that these packages need; by default, those of a running Wharfinger.
 
-requirements.txt says below each package who wants it (`# via`). What is wanted, directly or not, stays with its version and its hashes as
-they are, so that an image holds nothing that only tests or builds use.
-"""
+requirements.txt names below each package those that require it (`# via`). Required packages, direct or indirect, keep their versions and
+hashes. So an image contains nothing that only tests or builds use.
+"""  # noqa: INP001 — a script that is run by its path
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The parts list (SBOM) of the wheel and the image, and their licences: `sbom.py FOLDER` writes wharfinger.cdx.json and LICENCES.md there.
+"""`sbom.py FOLDER` writes the SBOM of the wheel and the image (wharfinger.cdx.json), and their licences (LICENCES.md), there.
 
-cyclonedx-py describes the packages of this environment. Those that only tests or builds use are left out, and what the wheel itself holds
-is added: JavaScript in the page of the playground, and a trace. The base of the image is not in the list: whoever builds it chooses it.
-"""
+cyclonedx-py describes the packages of this environment. Those that only tests or builds use are left out, and the contents of the wheel
+are added: JavaScript in the page of the playground, and a trace. The base image is not in the list; the builder of the image chooses it.
+"""  # noqa: INP001 — a script that is run by its path
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def described() -> dict[str, Any]:
         "--output-reproducible",
         sys.executable,
     ]
-    made: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 — fixed arguments
+    made: dict[str, Any] = json.loads(printed)
     return made
 
 
