@@ -47,7 +47,10 @@ MAX_SEARCHES = 3
 """Searches in one attempt: what a search in slices finds may be taken by others meanwhile."""
 OVERTAKEN = f"the nodes that were found for the group were taken by other pods {MAX_SEARCHES} times while it was placed"
 SCHEDULER_NAMES = 'all pods in a single pod group should have the same .spec.schedulerName set, got: "{}" and "{}"'
-TOO_FEW = "{} members must be placed at once, and fewer may be tried: the others have scheduling gates, or are being deleted"
+TOO_FEW = (
+    "{} members must be placed at once, and fewer may be tried: the others have scheduling gates or another schedulerName, or are being "
+    "deleted"
+)
 MAX_KINDS = 16
 """Templates of one group whose rejecting plugins are looked at one by one."""
 

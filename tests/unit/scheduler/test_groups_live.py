@@ -198,6 +198,19 @@ def test_a_group_of_which_too_many_members_have_scheduling_gates_says_so_and_is_
     asyncio.run(story())
 
 
+def test_a_member_that_another_scheduler_binds_counts_and_pins_the_rack():
+    async def story():
+        async with running(*racks(2, 2), gang("g", 3, RACK), *members("g", 2), member("g", 2, scheduler="theirs")) as world:
+            assert "another schedulerName" in world.seen.groups[-1].message
+            assert bound(world, "g") == set()
+            world.cluster.put(member("g", 2, scheduler="theirs", nodeName="r1n1"))
+            await world.pass_time(3)
+            assert len(bound(world, "g")) == 3
+            assert racks_of(world, "g") == {"r1"}
+
+    asyncio.run(story())
+
+
 def test_members_with_different_schedulers_are_not_placed_and_their_conditions_name_both():
     async def story():
         chains = {"wharfinger": assemble(), "other": assemble()}

@@ -85,6 +85,7 @@ class QueuedGroups:
     def seen(self, pod: PodView) -> str | None:
         """The key of the group that a pod of the cluster belongs to, in its present state; None for a pod without a group."""
         index = self.index
+        was_placed = index.is_placed(pod.uid)
         before, key = index.key_of(pod.uid), index.put(pod)
         if before is not None and before != key:
             self._look_at(before)
@@ -92,7 +93,7 @@ class QueuedGroups:
             return None
         if not pod.node_name and (placed := self._snapshot().placed(pod.uid)) is not None:
             index.put(placed[1])  # it is assumed on a node
-        self._look_at(key)
+        self._look_at(key, placed=bool(pod.node_name) and not was_placed)
         return key
 
     def gone(self, uid: str) -> None:
@@ -117,12 +118,15 @@ class QueuedGroups:
             entry.stale = True
             self._changed(entry, CHANGED)
 
-    def _look_at(self, key: str) -> None:
-        """Let a gated group in if enough of its members are there now, and forget one that has no members any more."""
+    def _look_at(self, key: str, *, placed: bool = False) -> None:
+        """Let a gated group in if enough of its members are there now, and forget one that has no members any more.
+
+        `placed`: a member has a node that it did not get here. The others need fewer nodes then, and maybe in its domain.
+        """
         entry = self._entries.get(key)
         if entry is None:
             return
-        if entry.place is Place.GATED:
+        if entry.place is Place.GATED or placed:
             self._changed(entry, CHANGED)
         elif entry.place is Place.GONE:
             self._forget(entry)
