@@ -13,7 +13,7 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
 from wharfinger.explain import explanation as explaining
-from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.explained_group import ExplainedGroup, explained_group, known_group
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework import chain, kubernetes_profiles
@@ -76,8 +76,8 @@ def load_snapshot(*paths: str | Path, pods: Sequence[str | Path] = (), skip_inva
     cluster = load_cluster(paths, skip_invalid=skip_invalid)
     if not pods:
         return cluster
-    pending, remarks = load_pods(pods, cluster, skip_invalid=skip_invalid, strict=strict)
-    return replace(cluster, pending=pending, skipped=(*cluster.skipped, *remarks))
+    pending, warnings = load_pods(pods, cluster, skip_invalid=skip_invalid, strict=strict)
+    return replace(cluster, pending=pending, skipped=(*cluster.skipped, *warnings))
 
 
 def load_config(path: str | Path, scheduler_name: str | None = None) -> ChainConfig:
@@ -101,7 +101,7 @@ def explain(
     `nodes` are reported in full. Raises UnknownObject for a node that does not exist.
     """
     assembled = _chain(policies, config)
-    return explaining.explain(assembled, _of(cluster).state.snapshot(), _view(pod), PolicyCommentary(assembled), nodes)
+    return explaining.explain(assembled, _of(cluster).state.snapshot(), _view(pod), PolicyExplainer(assembled), nodes)
 
 
 def explain_group(policies: Sequence[CompiledPolicy], cluster: Cluster, group: str, *, config: ChainConfig | None = None) -> ExplainedGroup:

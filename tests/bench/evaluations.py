@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from tests.browser import page
 from tests.in_memory import InMemoryCluster
-from wharfinger.event_loop import rarely
+from wharfinger.event_loop import without_full_collections
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading.decode import convert
@@ -149,7 +149,7 @@ def main() -> int:
     parser.add_argument("windows", nargs="?", type=int, default=6, help="windows of ten seconds of each sort")
     parser.add_argument("--profile", action="store_true", help="print where the event loop spends its time")
     asked = parser.parse_args()
-    with rarely(), page.SchedulerPage(cluster=TimedCluster()) as served:  # garbage is looked for as by `wharf run`
+    with without_full_collections(), page.SchedulerPage(cluster=TimedCluster()) as served:  # garbage is looked for as by `wharf run`
         filled(served)
         time.sleep(2.0)
         processes = multiprocessing.get_context("spawn")

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.in_memory import InMemoryCluster
 from tests.observed import subscribed
-from wharfinger.event_loop import SystemClock, collect_in_quiet
+from wharfinger.event_loop import SystemClock, collect_when_idle
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import PolicyText
 from wharfinger.model import objects
@@ -118,7 +118,7 @@ async def measure(*, nodes: int = 1000, tests: bool = False, policies: int = POL
         cluster.put(_node(index))
     cluster.connect(scheduler.sink)
     scheduler.sink.synced("Policies")
-    work = (scheduler.run(), collect_in_quiet(lambda: False, clock, asyncio.Event().wait))
+    work = (scheduler.run(), collect_when_idle(lambda: False, clock, asyncio.Event().wait))
     running = [*map(asyncio.create_task, work), *([asyncio.create_task(_keep_coming(cluster, scheduler, policies))] if busy else [])]
     await asyncio.sleep(seconds)
     at_rest = await _longest_gap(moments, asyncio.sleep(seconds))

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from wharfinger.event_loop import rarely
+from wharfinger.event_loop import without_full_collections
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.model import objects
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pods", type=int, default=200, help="pods to place in each case")
     options = parser.parse_args(arguments)
     state = cluster(options.nodes, options.running)
-    with rarely():  # as the scheduler does
+    with without_full_collections():  # as the scheduler does
         for title, claimed in (("without a volume", False), ("a volume each", True)):
             n_steps, longest, first, median = measured(state, options.pods, claimed=claimed)
             steps = f"{n_steps:,} steps of at most {longest:.1f} ms, " if n_steps else ""

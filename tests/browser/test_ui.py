@@ -135,7 +135,7 @@ def test_the_health_of_the_api_server_and_of_each_metric_is_in_the_header(schedu
     wait_text(tab, "#health .good:nth-child(2)", "load/busy")
     scheduler.ask(lambda page: setattr(page.standing.signals, "metrics", [replace(status, suspended_since=1.0)]))
     wait_text(tab, "#health .bad", "is fresh on 3 of 60 nodes")
-    scheduler.ask(lambda page: setattr(page.standing, "contact", SimpleNamespace(trouble="no answer for 40 s", silence=40.0)))
+    scheduler.ask(lambda page: setattr(page.standing, "contact", SimpleNamespace(unreachable_reason="no answer for 40 s", silence=40.0)))
     wait_text(tab, "#health .bad", "no answer for 40 s")
 
 

@@ -46,7 +46,7 @@ CASES = {
         BUILD | gauge("leader_election_master_status", 0, name="wharfinger"),
         BUILD | gauge("leader_election_master_status", 1, name="wharfinger"),
     ),
-    "WharfingerStandsStill": (
+    "WharfingerNoAttempts": (
         BUILD | gauge("scheduler_pending_pods", 3, queue="active") | counter(ATTEMPTS, growing=False, result="scheduled"),
         BUILD | gauge("scheduler_pending_pods", 3, queue="active") | counter(ATTEMPTS, result="scheduled"),
     ),

@@ -66,7 +66,7 @@ ALERTS = (
         summary="No replica of {{ $labels.job }} is the leader, so no pod is placed.",
     ),
     Alert(
-        name="WharfingerStandsStill",
+        name="WharfingerNoAttempts",
         expr=f"{total(Metric.PENDING_PODS, queue='active')} > 0 and {rate(Metric.ATTEMPTS)} == 0",
         lasts="5m",
         severity="critical",

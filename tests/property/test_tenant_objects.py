@@ -282,7 +282,7 @@ def app_status(text: str, two: WithObjects, which: int, theirs: Sequence[Compile
         metadata={"finalizers": [FINALIZER]},
     )
     spec = PolicyAppSpec.model_validate(app.spec)
-    held = app_objects.held_to(text, name=f"{OWN}.{APP}", namespace=OWN, app=APP)
+    held = app_objects.restricted_to_app(text, name=f"{OWN}.{APP}", namespace=OWN, app=APP)
     own = compiled(held, TENANT)
     assert own is not None
     state, clock = two.state(which), ManualClock(NOW)

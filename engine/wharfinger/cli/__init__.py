@@ -190,7 +190,7 @@ def _command(verb: str) -> Any:
 
 
 def _imported(name: str) -> Any:
-    """The module. Garbage collection is off meanwhile: it would take a sixth of the time and find next to nothing."""
+    """Imports a module without garbage collection, which would take a sixth of the time and find almost nothing."""
     gc.disable()
     try:
         return importlib.import_module(name)
@@ -203,14 +203,14 @@ def _shielded(run: Callable[[], Any]) -> int:
     try:
         code = run()
     except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted", INTERRUPTED)
+        return _print_error("interrupted", INTERRUPTED)
     except PolicyError as error:
         sys.stderr.write(render.render(error.diagnostics, color=streams.colors(sys.stderr)))
         return error.exit_code
     except Exception as error:  # noqa: BLE001 — the last resort: any error is reported as a sentence
-        return _complain(*_sentence(error))
+        return _print_error(*_sentence(error))
     if code == INTERRUPTED:  # by `invoke`, or by typer while it parses the words
-        return _complain("interrupted", INTERRUPTED)
+        return _print_error("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
@@ -238,8 +238,8 @@ def _sentence(error: Exception) -> tuple[str, int]:
     return f"internal error: {type(error).__name__}: {error}; set {streams.TRACEBACK}=1 to see where, and please report it", BROKEN
 
 
-def _complain(sentence: str, code: int) -> int:
-    """The exit code, with the sentence on stderr behind what was printed; the reader of stdout may have left meanwhile."""
+def _print_error(sentence: str, code: int) -> int:
+    """Prints the sentence on stderr, after all output on stdout, and returns the exit code. The reader of stdout may be gone."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -54,7 +54,7 @@ def chosen(path: str | None, scheduler_name: str | None) -> ChainConfig | None:
     profiles = kubernetes_profiles.profiles_of(path)
     settings = profiles.of(scheduler_name)
     for note in profiles.notes:
-        streams.complain(f"note: {path}: {note}")
+        streams.print_stderr(f"note: {path}: {note}")
     return settings
 
 

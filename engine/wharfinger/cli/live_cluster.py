@@ -107,7 +107,7 @@ async def watched(kubeconfig: str | None, context: str | None, agent: str) -> As
 
 def _warn_of_failures(event: object) -> None:
     if isinstance(event, Failed):
-        streams.complain(f"{event.where}: {event.error}")
+        streams.print_stderr(f"{event.where}: {event.error}")
 
 
 def sigterm_as_interrupt() -> contextlib.AbstractContextManager[None]:

@@ -21,7 +21,7 @@ import yaml
 from wharfinger.cli import chosen_policies, live_cluster, options, streams
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
-from wharfinger.event_loop import rarely
+from wharfinger.event_loop import without_full_collections
 from wharfinger.explain import policy_warnings
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.chain_settings import ChainConfig
@@ -85,8 +85,8 @@ def read(flags: QuestionFlags, waiting: Callable[[Cluster], tuple[PodView, ...]]
     settings = chosen_policies.chosen(flags.config, flags.scheduler_name)
     chain = assemble(policies, settings)
     found = live_cluster.cluster_of(flags.snapshot or [], flags.kubeconfig, flags.context, live=flags.live, skip_invalid=flags.skip_invalid)
-    pods, remarks = _pods(flags, found, waiting)
-    streams.warn([*found.skipped, *cluster.oversized_amounts(found.objects), *remarks])
+    pods, warnings = _pods(flags, found, waiting)
+    streams.warn([*found.skipped, *cluster.oversized_amounts(found.objects), *warnings])
     streams.warn(policy_warnings.warnings(policies, found.state.snapshot(), pods))
     return Question(policies=policies, settings=settings, chain=chain, cluster=found, pods=pods)
 
@@ -107,7 +107,7 @@ def with_flags(verb: Callable[..., int]) -> Callable[..., int]:
 
     def command(**given: Any) -> int:
         grouped = {name: _group_flags(group, given) for name, group in groups.items()}
-        with rarely():  # a question makes many objects that stay until its answer; to look through them again and again finds nothing
+        with without_full_collections():  # the many objects of a question stay until its answer: collections would find nothing
             return verb(**grouped, **given)
 
     parameters = [

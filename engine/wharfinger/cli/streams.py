@@ -33,11 +33,11 @@ def out(text: str) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Plain values as JSON that people can read too, with a newline at the end."""
+    """Plain values as indented JSON, with a newline at the end."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def complain(text: str) -> None:
+def print_stderr(text: str) -> None:
     """Writes one line to stderr."""
     sys.stdout.flush()
     sys.stderr.write(f"wharf: {text}\n")
@@ -46,7 +46,7 @@ def complain(text: str) -> None:
 def warn(sentences: Iterable[str]) -> None:
     """Writes a warning to stderr for each sentence."""
     for sentence in sentences:
-        complain(f"warning: {sentence}")
+        print_stderr(f"warning: {sentence}")
 
 
 def colors(stream: TextIO) -> bool:
@@ -54,7 +54,7 @@ def colors(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
-def complain_all(text: str) -> None:
+def print_stderr_text(text: str) -> None:
     """Writes text to stderr as it is."""
     sys.stdout.flush()
     sys.stderr.write(text)

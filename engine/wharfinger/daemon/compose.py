@@ -17,10 +17,10 @@ from wharfinger.daemon.policies import POLICIES, announced, connect, measure, me
 from wharfinger.daemon.settings import Settings
 from wharfinger.emit import Emit, Subscribers, ignore
 from wharfinger.errors import WharfingerError
-from wharfinger.event_loop import Tasks, collect_in_quiet
+from wharfinger.event_loop import Tasks, collect_when_idle
 from wharfinger.framework.ports import Clock, ClusterSink
 from wharfinger.kube.api_server import ApiServer, ServerVersion, ports_of
-from wharfinger.kube.connection import Connection, Limits, keep_asking
+from wharfinger.kube.connection import Connection, Limits, keep_checking_server
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
@@ -158,13 +158,13 @@ class Daemon:
         """Runs until `stop` and the end of work in progress or of the grace period; LeadershipLost if the lease is lost."""
         elected = asyncio.Event()
         async with Tasks() as tasks:
-            tasks.start(keep_asking(self._connection, self._clock), "contact")
+            tasks.start(keep_checking_server(self._connection, self._clock), "contact")
             tasks.start(self.server.recorder.run(), "events")
             tasks.start(self.server.informers.run(self._sink), "informers")
             tasks.start(self.policies.run(), "policies")
             tasks.start(announced(self.policies, self.scheduler, self._clock), "first policies")
             tasks.start(measure(self.signals, self.server.informers.wait_synced), "signals")
-            tasks.start(collect_in_quiet(self._is_quiet, self._clock, self.server.informers.wait_synced), "garbage")
+            tasks.start(collect_when_idle(self._is_idle, self._clock, self.server.informers.wait_synced), "garbage")
             tasks.start(self._lead(elected, stop), "election")
             if self.custom is not None:
                 self.custom.start(tasks)
@@ -180,7 +180,7 @@ class Daemon:
                 await self.custom.stop()
             await tasks.until(scheduling)
 
-    def _is_quiet(self) -> bool:
+    def _is_idle(self) -> bool:
         """True if no pod waits for a decision or a binding."""
         return not self.scheduler.n_binding and not self.scheduler.queue.depths["active"]
 

@@ -157,7 +157,7 @@ class LiveBoard:
             **common,
             "identity": daemon.identity,
             "leads": daemon.leads,
-            "trouble": daemon.contact.trouble,
+            "trouble": daemon.contact.unreachable_reason,
             "silence": round(daemon.contact.silence),
             "missing": sorted(scheduler.missing_kinds),
             "nodes": used.nodes,

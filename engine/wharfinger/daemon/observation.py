@@ -31,7 +31,7 @@ from wharfinger.signals.refreshing import Suspension
 from wharfinger.telemetry import logs, tracing
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log
-from wharfinger.telemetry.metrics import Metrics, reconciles_seen
+from wharfinger.telemetry.metrics import Metrics, reconcile_handlers
 from wharfinger.telemetry.policies import PolicyTelemetry, ReloadHistory, SignalTelemetry
 from wharfinger.telemetry.recent_decisions import RecentDecisions, SchedulingHistory
 from wharfinger.telemetry.scheduling import SchedulingTelemetry
@@ -67,7 +67,7 @@ def read_from(daemon: Daemon, metrics: Metrics, lease: str) -> None:
         metrics.read(Metric.WORKQUEUE_DEPTH, daemon.custom.depths)
     metrics.read(Metric.SIGNAL_AGE, lambda: _of_metrics(daemon, lambda found: found.age))
     metrics.read(Metric.SIGNAL_COVERAGE, lambda: _of_metrics(daemon, lambda found: found.coverage))
-    metrics.read(Metric.SIGNAL_SUSPENDED, lambda: _of_metrics(daemon, lambda found: float(found.is_one)))
+    metrics.read(Metric.SIGNAL_SUSPENDED, lambda: _of_metrics(daemon, lambda found: float(found.in_effect)))
     metrics.read(Metric.SIGNAL_SERIES, lambda: _series(daemon))
     metrics.read(Metric.STATE_REVISION, lambda: {(): scheduler.state.revision})
     metrics.read(Metric.BUILD, lambda: {(wharfinger.__version__,): 1})
@@ -247,7 +247,7 @@ def observation_of(settings: Settings, clock: Clock, opened: AsyncExitStack) -> 
     for subscriber in (scheduling, recent, traces, recorder, PolicyTelemetry(metrics, log), SignalTelemetry(metrics, log), reloads):
         if subscriber is not None:
             subscribers.subscribe(subscriber.handlers)
-    subscribers.subscribe(reconciles_seen(metrics, log))
+    subscribers.subscribe(reconcile_handlers(metrics, log))
     return Observation(
         log=log,
         metrics=metrics,

@@ -71,7 +71,7 @@ class Health:
         return Checks(ready={"api-server": self._api_server, "informer-sync": self._informers, "permissions": self._permissions})
 
     def _api_server(self) -> str | None:
-        return "it has not answered yet" if self.daemon is None else self.daemon.contact.trouble
+        return "it has not answered yet" if self.daemon is None else self.daemon.contact.unreachable_reason
 
     def _informers(self) -> str | None:
         if self.daemon is None:

@@ -52,7 +52,7 @@ Note = Callable[[str], None]
 
 
 def chains_of(settings: Settings, note: Note) -> Mapping[str, Chain]:
-    """The chain of each scheduler name. PolicyError with every finding, or UsageError; remarks go to `note`."""
+    """The chain of each scheduler name. PolicyError with every finding, or UsageError; warnings go to `note`."""
     return {profile.scheduler_name: assemble(compiled(profile), chain_config(profile, note)) for profile in settings.profiles}
 
 

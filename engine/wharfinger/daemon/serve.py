@@ -33,7 +33,7 @@ from wharfinger.operator.compose import Operator
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.live_answers import LiveExplanations
 from wharfinger.telemetry.logs import Log
-from wharfinger.telemetry.metrics import requests_seen, reviews_seen
+from wharfinger.telemetry.metrics import request_handlers, review_counter
 from wharfinger.telemetry.timing import LoopSteps
 from wharfinger.web import decisions, policies
 from wharfinger.web.app import Debug, application
@@ -41,11 +41,11 @@ from wharfinger.web.playground import workbench as playground
 from wharfinger.web.server import Server
 from wharfinger.web.ui import pages as ui
 
-Complain = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-async def wait_for_server(connection: Connection, clock: Clock, complain: Complain) -> ServerVersion:
-    """The version of the API server, as soon as it answers; UsageError when it never will answer us."""
+async def wait_for_server(connection: Connection, clock: Clock, report: Report) -> ServerVersion:
+    """The version of the API server, as soon as it answers; UsageError if it can never answer this client."""
     waits = Backoff(first=0.5)
     while True:
         try:
@@ -53,7 +53,7 @@ async def wait_for_server(connection: Connection, clock: Clock, complain: Compla
         except refusals.TRANSIENT as error:
             if _is_about_trust(error):
                 raise UsageError(f"cannot trust the API server {connection.credentials.server}: {error}") from error
-            complain(f"the API server {connection.credentials.server} does not answer yet, asking again: {error}")
+            report(f"the API server {connection.credentials.server} does not answer yet, asking again: {error}")
             await clock.sleep(waits.after(error))
         except refusals.Unauthorized as error:
             raise UsageError(f"the API server {connection.credentials.server} refuses the credentials: {error}") from error
@@ -81,11 +81,11 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         if settings.port:
             await _served(settings, observation, store, health, connection, clock, opened)
         if settings.admission is not None:
-            seen = reviews_seen(metrics)
+            seen = review_counter(metrics)
             served = admission_served(settings.admission, settings.bind_address, seen, clock, log, rights)
             await opened.enter_async_context(served)
         await opened.enter_async_context(connection)
-        subscribers.subscribe(requests_seen(metrics, connection.credentials.server))
+        subscribers.subscribe(request_handlers(metrics, connection.credentials.server))
         version = await _reached(connection, clock, log, stop)
         if version is None:
             return

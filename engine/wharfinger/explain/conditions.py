@@ -63,7 +63,7 @@ def lets(expression: typed.Expr) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def lay_out(source: Source, found: tuple[Value, ...]) -> list[str]:
+def annotated_lines(source: Source, found: tuple[Value, ...]) -> list[str]:
     """The source lines that have values, each followed by its pipes and values, without common indentation."""
     lines: list[str] = []
     for number in dict.fromkeys(value.line for value in found):
@@ -148,7 +148,7 @@ def _anchor(part: typed.Expr) -> tuple[int, int]:
 MAX_LETS = 8
 
 
-class PolicyCommentary:
+class PolicyExplainer:
     """The sentences and values of a chain's policies; the rules of a policy are called `policy/rule`.
 
     The rules and nodes of one decision share an interpreter: what a policy counts over all pods is counted once.
@@ -227,7 +227,7 @@ def operands(interpreter: Interpreter, policy: typed.Policy, expression: typed.E
     while waiting and len(shown) <= MAX_LETS:
         part = waiting.pop(0)
         found = values(part, lambda sub: printed(interpreter.value(sub, row), sub))
-        lines += lay_out(part.span.source, found)
+        lines += annotated_lines(part.span.source, found)
         lines += of_devices(interpreter, policy, part, row)
         for name in lets(part):
             if name in known and name not in shown and known[name].value.type.kind not in NO_VALUE:

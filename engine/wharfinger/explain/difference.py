@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import NodeRejection
 from wharfinger.language.report import wording
@@ -98,15 +98,15 @@ def _passes(answer: RuleAnswer) -> str:
     return "it passes" if answer.present else NO_RULE
 
 
-def causes(before: Decision, after: Decision, snapshot: Snapshot, commentaries: tuple[PolicyCommentary, PolicyCommentary]) -> list[Cause]:
+def causes(before: Decision, after: Decision, snapshot: Snapshot, explainers: tuple[PolicyExplainer, PolicyExplainer]) -> list[Cause]:
     """The rules that make the difference between two decisions about a pod on one snapshot, the most important first.
 
-    Empty if both choose the same node, or make room on the same one. The details of both decisions must be current; `commentaries` are
+    Empty if both choose the same node, or make room on the same one. The details of both decisions must be current; `explainers` are
     those of the chain of each.
     """
     if (before.node, before.nominated) == (after.node, after.nominated):
         return []
-    comparison = _Comparison(before, after, snapshot, commentaries)
+    comparison = _Comparison(before, after, snapshot, explainers)
     if after.group:
         answer = RuleAnswer(present=True, sentences=() if after.node is not None else (after.message,))
         return [comparison.cause(f"group {after.group}", Kind.GROUP, None, after=answer)]
@@ -118,12 +118,10 @@ def causes(before: Decision, after: Decision, snapshot: Snapshot, commentaries: 
 class _Comparison:
     """Two decisions about one pod on one snapshot; index 0 is the side before, 1 the side after."""
 
-    def __init__(
-        self, before: Decision, after: Decision, snapshot: Snapshot, commentaries: tuple[PolicyCommentary, PolicyCommentary]
-    ) -> None:
+    def __init__(self, before: Decision, after: Decision, snapshot: Snapshot, explainers: tuple[PolicyExplainer, PolicyExplainer]) -> None:
         self._decisions = (before, after)
         self._snapshot = snapshot
-        self._commentaries = commentaries
+        self._explainers = explainers
 
     def cause(self, rule: str, kind: Kind, node: str | None, before: RuleAnswer = ABSENT, after: RuleAnswer = ABSENT) -> Cause:
         nodes = (self._decisions[0].node, self._decisions[1].node)
@@ -147,7 +145,7 @@ class _Comparison:
         return found
 
     def _sentences(self, side: int, rejection: NodeRejection, row: int) -> tuple[str, ...]:
-        filled = self._commentaries[side].rejection(self._decisions[side].pod, self._snapshot, rejection.plugin, row)
+        filled = self._explainers[side].rejection(self._decisions[side].pod, self._snapshot, rejection.plugin, row)
         return tuple(reason.text for reason in rejection.reasons) if filled is None else filled[0]
 
     def _has(self, decision: Decision, rule: str) -> bool:

@@ -178,7 +178,7 @@ def _members(index: GroupIndex, key: str, found: Attempt, gates: Mapping[str, st
             yield Member(pod=pod.key, state=gates.get(pod.uid, "waits"), node=None)
 
 
-def about_group(found: Attempt) -> str:
+def group_sentence(found: Attempt) -> str:
     """The state of the group of a member, in a sentence."""
     result = found.result
     if found.placed:

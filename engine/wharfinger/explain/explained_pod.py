@@ -16,8 +16,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from wharfinger.event_loop import at_once
-from wharfinger.explain.conditions import PolicyCommentary
-from wharfinger.explain.explained_group import about_group, free_members, named_victims
+from wharfinger.explain.conditions import PolicyExplainer
+from wharfinger.explain.explained_group import free_members, group_sentence, named_victims
 from wharfinger.explain.explanation import Explanation, NodeReport, explain_decision
 from wharfinger.explain.remedies import Remedies
 from wharfinger.framework.chain import Chain
@@ -108,7 +108,7 @@ def _explained_member(  # noqa: PLR0913, PLR0917 — as above
         state.assume(chain.assigned_on(member, state.snapshot(), node), node)
     else:
         decision = undecided(decider, state.snapshot(), pod, found.result)
-    return explained_decision(pod, decision, state.snapshot(), nodes, group=group, about=about_group(found))
+    return explained_decision(pod, decision, state.snapshot(), nodes, group=group, about=group_sentence(found))
 
 
 def explained_decision(  # noqa: PLR0913 — the keywords are about groups
@@ -121,7 +121,7 @@ def explained_decision(  # noqa: PLR0913 — the keywords are about groups
     Raises UnknownObject for a node that does not exist.
     """
     chain, bound_to = decision.chain, pod.node_name
-    explanation = explain_decision(decision, snapshot, PolicyCommentary(chain), nodes)
+    explanation = explain_decision(decision, snapshot, PolicyExplainer(chain), nodes)
     notes = (*_held(chain, pod), *_notes(bound_to, decision), *([about] if about else []))
     return ExplainedPod(
         explanation=explanation,

@@ -17,7 +17,7 @@ from wharfinger.compiler import cost
 from wharfinger.compiler.cost import Cost
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.explain import policy_warnings
-from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.difference import Cause, causes
 from wharfinger.explain.explained_pod import unbound
 from wharfinger.framework.chain import Chain
@@ -195,11 +195,11 @@ class _Found:
     differing: list[PodDifference] = field(default_factory=list)
     _rejections: dict[str, _Rejections] = field(default_factory=dict)
     _deciders: tuple[Decider, Decider] = field(init=False)
-    _commentaries: tuple[PolicyCommentary, PolicyCommentary] = field(init=False)
+    _explainers: tuple[PolicyExplainer, PolicyExplainer] = field(init=False)
 
     def __post_init__(self) -> None:
         self._deciders = Decider(self.without), Decider(self.chain)
-        self._commentaries = PolicyCommentary(self.without), PolicyCommentary(self.chain)
+        self._explainers = PolicyExplainer(self.without), PolicyExplainer(self.chain)
 
     def look_at(self, state: ClusterState, pod: PodView) -> None:
         """Decide about a pod on both sides; a placed pod leaves the state meanwhile."""
@@ -209,7 +209,7 @@ class _Found:
         snapshot = state.snapshot()
         other, decision = (decider.decide(snapshot, unbound(pod)) for decider in self._deciders)
         self._count(decision, snapshot)
-        because = causes(other, decision, snapshot, self._commentaries)
+        because = causes(other, decision, snapshot, self._explainers)
         if because:
             self.differing.append(PodDifference(pod=pod.key, without=other.node, chosen=decision.node, causes=tuple(because)))
         if assumed:
@@ -229,7 +229,7 @@ class _Found:
             if rows and found.example is None:
                 row = min(rows, key=lambda row: snapshot.names[row])
                 found.example = decision.pod.key, snapshot.names[row]
-                filled = self._commentaries[1].rejection(decision.pod, snapshot, name, row)
+                filled = self._explainers[1].rejection(decision.pod, snapshot, name, row)
                 found.sentences = () if filled is None else filled[0]
 
     def filters(self) -> tuple[RejectingFilter, ...]:

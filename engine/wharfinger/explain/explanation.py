@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.explain import policy_warnings, remedies
-from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.framework import pod_devices
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import decide
@@ -106,16 +106,16 @@ TOP_SCORES = 3
 NEAREST = 3
 
 
-def explain(chain: Chain, snapshot: Snapshot, pod: PodView, commentary: PolicyCommentary, nodes: Sequence[str] = ()) -> Explanation:
+def explain(chain: Chain, snapshot: Snapshot, pod: PodView, explainer: PolicyExplainer, nodes: Sequence[str] = ()) -> Explanation:
     """The explanation of a new decision about `pod`; `nodes` are reported in full. Raises UnknownObject for a node that does not exist."""
-    return explain_decision(decide(chain, snapshot, pod), snapshot, commentary, nodes)
+    return explain_decision(decide(chain, snapshot, pod), snapshot, explainer, nodes)
 
 
-def explain_decision(decision: Decision, snapshot: Snapshot, commentary: PolicyCommentary, nodes: Sequence[str] = ()) -> Explanation:
+def explain_decision(decision: Decision, snapshot: Snapshot, explainer: PolicyExplainer, nodes: Sequence[str] = ()) -> Explanation:
     """The explanation of a decision whose details are still current."""
-    rows, devices = _Rows(decision, snapshot, commentary), decision.devices
+    rows, devices = _Rows(decision, snapshot, explainer), decision.devices
     given = {each.uid for each in devices}
-    preferences = commentary.device_preferences(decision.pod, snapshot, decision.row, given) if given and decision.row is not None else ()
+    preferences = explainer.device_preferences(decision.pod, snapshot, decision.row, given) if given and decision.row is not None else ()
     return Explanation(
         pod=decision.pod.key,
         node=decision.node,
@@ -126,7 +126,7 @@ def explain_decision(decision: Decision, snapshot: Snapshot, commentary: PolicyC
         ties=decision.ties,
         policies=decision.policies,
         notes=(*decision.notes, *_suspended(decision, snapshot)),
-        steps=tuple(_step(found, decision, snapshot, commentary) for found in decision.diagnosis.filters),
+        steps=tuple(_step(found, decision, snapshot, explainer) for found in decision.diagnosis.filters),
         nearest=tuple(rows.report(row) for row in _nearest_rows(decision, snapshot)),
         top=tuple(rows.report(snapshot.known_row(ranked.node)) for ranked in decision.ranking(TOP_SCORES)),
         asked=tuple(rows.report(snapshot.known_row(name)) for name in nodes),
@@ -141,12 +141,12 @@ def _suspended(decision: Decision, snapshot: Snapshot) -> list[str]:
     return [sentence for policy in governing for sentence in policy_warnings.suspensions(policy, snapshot)]
 
 
-def _step(found: FilterDiagnosis, decision: Decision, snapshot: Snapshot, commentary: PolicyCommentary) -> Step:
+def _step(found: FilterDiagnosis, decision: Decision, snapshot: Snapshot, explainer: PolicyExplainer) -> Step:
     rejected = decision.diagnosis.rejected_by(found.plugin)
     names = snapshot.names
     return Step(
         rule=found.plugin,
-        at=commentary.location(found.plugin),
+        at=explainer.location(found.plugin),
         skipped=found.skipped,
         alone=decision.n_nodes - found.alone,
         so_far=found.left,
@@ -183,10 +183,10 @@ def _lacking(pod: PodView, snapshot: Snapshot) -> NDArray[np.float64]:
 class _Rows:
     """Makes the reports about single nodes."""
 
-    def __init__(self, decision: Decision, snapshot: Snapshot, commentary: PolicyCommentary) -> None:
+    def __init__(self, decision: Decision, snapshot: Snapshot, explainer: PolicyExplainer) -> None:
         self._decision = decision
         self._snapshot = snapshot
-        self._commentary = commentary
+        self._explainer = explainer
         self._rules = [found.plugin for found in decision.diagnosis.filters if not found.skipped]
 
     def report(self, row: int) -> NodeReport:
@@ -208,7 +208,7 @@ class _Rows:
         devices = self._decision.shortage(rule, np.array([row], np.intp))
         if found is None:
             return Verdict(rule=rule, sentences=(), values=devices)
-        rejection = self._commentary.rejection(self._decision.pod, self._snapshot, rule, row)
+        rejection = self._explainer.rejection(self._decision.pod, self._snapshot, rule, row)
         if rejection is None:
             values = remedies.details(rule, self._decision.pod, self._snapshot.node(row))
             return Verdict(rule=rule, sentences=tuple(reason.text for reason in found.reasons), values=(*values, *devices))

@@ -40,7 +40,7 @@ ASK = 5.0
 
 
 class Contact:
-    """When the API server last answered, and how later requests failed."""
+    """The time of the last answer of the API server, and the failure of the requests since."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -60,14 +60,14 @@ class Contact:
         return self._monotonic() - self._answered_at
 
     @property
-    def trouble(self) -> str | None:
+    def unreachable_reason(self) -> str | None:
         """The reason why the server counts as unreachable; None while it is reachable."""
         if self.silence < UNREACHABLE_AFTER:
             return None
         return f"no answer for {self.silence:.0f} s{self._failure and ': '}{self._failure}"
 
 
-async def keep_asking(connection: Connection, clock: Clock) -> None:
+async def keep_checking_server(connection: Connection, clock: Clock) -> None:
     """Requests the version whenever no other request was answered recently; never returns."""
     while True:
         await clock.sleep(max(ASK - connection.contact.silence, 1.0))
@@ -238,7 +238,7 @@ class Connection:
         except _BROKEN as error:
             if status and isinstance(error, TimeoutError):
                 raise refusals.SilentWatch(f"GET {path}: the watch has sent nothing for {self.limits.watch_silence:g} s") from error
-            self._doubt(error)
+            self._reload_if_untrusted(error)
             raise self._lost(_unreachable("GET", path, error)) from error
         except refusals.Unauthorized:
             await self.credentials.renew(authorization)
@@ -255,7 +255,7 @@ class Connection:
                 answer = await self._writes.ask(*parts)
                 status, content, retry_after = answer.status, answer.content, answer.retry_after
         except _BROKEN as error:
-            self._doubt(error)
+            self._reload_if_untrusted(error)
             raise self._lost(_unreachable(asked.method, asked.path, error)) from error
         finally:
             self._emit(RequestAnswered(asked.method, status, time.monotonic() - began))
@@ -288,9 +288,9 @@ class Connection:
         ) as answer:
             return answer.status, await answer.read(), answer.headers.get("Retry-After")
 
-    def _doubt(self, error: Exception) -> None:
+    def _reload_if_untrusted(self, error: Exception) -> None:
         if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
-            self.credentials.doubt()
+            self.credentials.reload_soon()
 
     async def _see_sockets_closed(self) -> None:
         """Waits until aborted TLS connections have sent their close, for which the event loop has to run a little longer."""

@@ -165,8 +165,8 @@ class Credentials:
                     await self._rotate()
         return self._header
 
-    def doubt(self) -> None:
-        """Has files read again before the next request: the server's certificate was not trusted, so they may have changed."""
+    def reload_soon(self) -> None:
+        """Reads the files again before the next request. They may have changed if the server's certificate was not trusted."""
         self._read_at = self._now() - _REREAD_SECONDS
 
     async def renew(self, refused: str | None) -> bool:

@@ -32,8 +32,8 @@ class NoPolicy(WharfingerError):
     """The text holds no policy."""
 
 
-def held_to(text: str, *, name: str, namespace: str, app: str) -> str:
-    """The policy text under this name, for pods of the app alone. PolicyError where it cannot be read, NoPolicy where it is none."""
+def restricted_to_app(text: str, *, name: str, namespace: str, app: str) -> str:
+    """The policy text with this name, for pods of the app only. PolicyError if it cannot be parsed, NoPolicy if it has no policy."""
     diagnostics = Diagnostics()
     file = parse(Source(name=name, text=text), diagnostics)
     if diagnostics.has_errors:
@@ -145,7 +145,7 @@ def inline_policy(app: ObjectMeta, spec: PolicyAppSpec) -> dict[str, Any] | None
         "kind": "SchedulingPolicy",
         "metadata": {"name": name, "labels": {**labels(app), NAMESPACE_LABEL: app.namespace}},
         "spec": {
-            "source": held_to(spec.policy.inline, name=name, namespace=app.namespace, app=app.name),
+            "source": restricted_to_app(spec.policy.inline, name=name, namespace=app.namespace, app=app.name),
             "mode": "Enforce",
             "namespace": app.namespace,
             **({"params": dict(spec.policy.params)} if spec.policy.params else {}),
@@ -209,8 +209,8 @@ def _amounts_equal(left: Any, right: Any) -> bool:
         return False
 
 
-class NotOurs(WharfingerError):
-    """There is an object of that name which was not made for this app."""
+class NotOwned(WharfingerError):
+    """An object of that name exists, and was not made for this app."""
 
 
 def is_app_of(found: PlainObject, app: ObjectMeta) -> bool:
@@ -229,7 +229,7 @@ def app_key_of(obj: Any) -> str | None:
 
 
 async def apply_if_different(writer: ObjectWriter, wanted: Mapping[str, Any], found: PlainObject | None, app: ObjectMeta) -> bool:
-    """True if something was written. NotOurs if an object of that name was not made for the app; ApiError as the writer."""
+    """True if something was written. NotOwned if an object of that name was not made for the app; ApiError as the writer."""
     if found is not None and is_app_of(found, app) and _is_up_to_date(wanted, found):
         return False
     if found is None or not is_app_of(found, app):
@@ -255,15 +255,15 @@ def _is_up_to_date(wanted: Mapping[str, Any], found: PlainObject) -> bool:
 
 
 async def _claim(writer: ObjectWriter, wanted: Mapping[str, Any], app: ObjectMeta) -> None:
-    """Raises NotOurs unless the name is free or the object is the app's, also if it is not in the cache or its labels were removed."""
+    """Raises NotOwned unless the name is free or the object is the app's, also if it is not in the cache or its labels were removed."""
     meta = wanted["metadata"]
-    there = await living(writer, wanted["kind"], meta.get("namespace", ""), meta["name"])
+    there = await existing(writer, wanted["kind"], meta.get("namespace", ""), meta["name"])
     if there is not None and not is_app_of(there, app):
-        raise NotOurs(f"there is a {wanted['kind']} {meta['name']} already that was not made for this app; rename one of the two")
+        raise NotOwned(f"there is a {wanted['kind']} {meta['name']} already that was not made for this app; rename one of the two")
 
 
-async def living(writer: ObjectWriter, kind: str, namespace: str, name: str) -> PlainObject | None:
-    """An object as the API server has it now, None if it has not."""
+async def existing(writer: ObjectWriter, kind: str, namespace: str, name: str) -> PlainObject | None:
+    """The present object on the API server; None if it does not exist."""
     try:
         found = await writer.get(f"{collection(kind, namespace)}/{name}")
     except refusals.NotFound:

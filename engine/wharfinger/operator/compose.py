@@ -50,7 +50,7 @@ class KindsLost(Struct, frozen=True):
     refused: Mapping[str, str]
 
 
-class KindsBack(Struct, frozen=True):
+class KindsRestored(Struct, frozen=True):
     """Kinds of objects that could not be read can be read now."""
 
     kinds: Sequence[str]
@@ -209,7 +209,7 @@ class Operator:
                 refused = {kind: informers.refused[kind] for kind in sorted(lost - informers.absent)}
                 self._emit(KindsLost(sorted(lost & informers.absent), refused))
             if back := missing - now:
-                self._emit(KindsBack(sorted(back)))
+                self._emit(KindsRestored(sorted(back)))
             missing = now
             await self._clock.sleep(POLL_SECONDS)
 

@@ -26,7 +26,7 @@ from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.report.wording import count
 from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.operator import app_objects, app_status
-from wharfinger.operator.app_objects import NoPolicy, NotOurs, apply_if_different, is_app_of, living, remove
+from wharfinger.operator.app_objects import NoPolicy, NotOwned, apply_if_different, existing, is_app_of, remove
 from wharfinger.operator.app_status import AppDrift, Drift
 from wharfinger.operator.controller import AppPods, ObjectCache, key_of, with_transition_times
 
@@ -219,8 +219,8 @@ class PolicyAppReconciler:
                     await remove(self._writer, found)
         except (PolicyError, NoPolicy) as error:
             return "InvalidPolicy", f"the inline policy does not compile: {error}"
-        except NotOurs as error:
-            return "NotOurs", str(error)
+        except NotOwned as error:
+            return "NotOwned", str(error)
         except refusals.Forbidden as error:
             return _forbidden(error)
         except _REFUSED as error:
@@ -284,14 +284,14 @@ class PolicyAppReconciler:
         if FINALIZER not in app.metadata.finalizers:
             return False
         meta = app.metadata
-        made = [await living(self._writer, kind, meta.namespace, meta.name) for kind in ("Deployment", "Service")]
+        made = [await existing(self._writer, kind, meta.namespace, meta.name) for kind in ("Deployment", "Service")]
         ours = [found for found in made if found is not None and is_app_of(found, meta)]
         for found in ours:
             if found.metadata.deletion_timestamp is None:
                 await remove(self._writer, found)
         if ours:
             return True
-        policy = await living(self._writer, "SchedulingPolicy", "", app_objects.policy_name(meta))
+        policy = await existing(self._writer, "SchedulingPolicy", "", app_objects.policy_name(meta))
         if policy is not None and is_app_of(policy, meta):
             await remove(self._writer, policy)
         await self._writer.set_finalizers(app, [each for each in meta.finalizers if each != FINALIZER])
@@ -302,7 +302,7 @@ class PolicyAppReconciler:
         namespace, _, name = key.partition("/")
         gone = ObjectMeta(name=name, namespace=namespace)
         policy = self._made("SchedulingPolicy", gone)
-        if policy is not None and await living(self._writer, "PolicyApp", namespace, name) is None:
+        if policy is not None and await existing(self._writer, "PolicyApp", namespace, name) is None:
             await remove(self._writer, policy)
 
 

@@ -122,7 +122,7 @@ class Suspension(Struct, frozen=True, kw_only=True):
         return round(self.coverage * self.n_nodes)
 
     @property
-    def is_one(self) -> bool:
+    def in_effect(self) -> bool:
         """True if the rules that use the metric have no effect."""
         return self.coverage < self.metric.min_coverage
 
@@ -130,7 +130,7 @@ class Suspension(Struct, frozen=True, kw_only=True):
         wanted = f"{100 * self.metric.min_coverage:g} %"
         return (
             f"metric `{self.metric.name}` of policy {self.policy} is fresh on {self.fresh} of {count(self.n_nodes, 'node')} "
-            f"({'fewer than' if self.is_one else 'at least'} {wanted})"
+            f"({'fewer than' if self.in_effect else 'at least'} {wanted})"
         )
 
 
@@ -191,11 +191,11 @@ class Suspensions:
                     now[key] = replace(found, since=_since(found, before.get(key), seen.now))
             yield
         self.known = now
-        return [found for key, found in now.items() if found.is_one != (key in before and before[key].is_one)]
+        return [found for key, found in now.items() if found.in_effect != (key in before and before[key].in_effect)]
 
 
 def _since(found: Suspension, before: Suspension | None, now: float) -> float | None:
-    if not found.is_one:
+    if not found.in_effect:
         return None
     return now if before is None or before.since is None else before.since
 
@@ -386,7 +386,7 @@ class Signals:
         answered = frozenset(key for key, refresher in self._refreshers.items() if refresher.state.attempts)
         changed = yield from self._suspensions.look(self._policies, self._sink.snapshot, answered)
         for found in changed:
-            self._emit(MetricSuspended(found) if found.is_one else MetricResumed(found))
+            self._emit(MetricSuspended(found) if found.in_effect else MetricResumed(found))
             yield
         if changed:
             self._sink.retry_rejected()

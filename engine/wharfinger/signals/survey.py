@@ -33,8 +33,8 @@ _COUNTABLE = 1e9  # above it, all digits are no longer readable
 _TOO_FULL = 2.0  # times what there is: a burst may be measured above capacity for a moment
 
 
-def reasons_to_doubt(metric: typed.Metric, found: Mapped, snapshot: Snapshot) -> Iterator[str]:
-    """One sentence for each reason to doubt the values."""
+def value_warnings(metric: typed.Metric, found: Mapped, snapshot: Snapshot) -> Iterator[str]:
+    """A warning for each sign that the values may be wrong."""
     values = found.column.values[found.column.present]
     if not len(values):
         return
@@ -136,7 +136,7 @@ async def newly_exported(answer: QueryResult, seconds: float, sources: Mapping[s
     return sorted(answer.found.samples.keys() - found.samples.keys())
 
 
-def looks_back(metric: typed.Metric) -> float:
+def lookback(metric: typed.Metric) -> float:
     """The seconds before a sample that its value is made of: the metric's `window`, or the longest range in its query; 0 for none."""
     ranges = _RANGE.findall(_QUOTED.sub("", metric.query)) if SOURCES[metric.source].promql else []
     found = [sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(text)) for text in ranges]
@@ -155,7 +155,7 @@ async def survey(
     nodes = NodeNames(*(ClusterState() if state is None else state).nodes_listed())
     answers = await asked(queries_of(policies).values(), sources, nodes, clock)
     metrics = [(policy.name, metric) for policy in policies for metric in policy.metrics]
-    since = {metric.signal: looks_back(metric) for _, metric in metrics}
+    since = {metric.signal: lookback(metric) for _, metric in metrics}
     ages = await asyncio.gather(*(newly_exported(answers[key], seconds, sources, nodes) for key, seconds in since.items() if seconds))
     new = dict(zip([key for key, seconds in since.items() if seconds], ages, strict=True))
     now = clock.now()
@@ -170,7 +170,7 @@ async def survey(
 def _newly_exported_warning(metric: typed.Metric, nodes: Sequence[str] | None) -> list[str]:
     if not nodes:
         return []
-    back = types.readable(looks_back(metric), Kind.DURATION)
+    back = types.readable(lookback(metric), Kind.DURATION)
     whose = f"the series of node {nodes[0]} is" if len(nodes) == 1 else f"the series of {len(nodes):,} nodes, as {nodes[0]}, are"
     return [f"{whose} younger than the {back} that the query looks back: rates over so little may be far off"]
 
@@ -192,22 +192,22 @@ def _surveyed(  # noqa: PLR0913, PLR0917 — the parts of a finding
         suspension = look(policy, metric, state.snapshot(now))
         if not suspension.n_nodes:
             errors.append("there are no nodes to compare with: is that the right cluster?")
-        elif suspension.is_one:
+        elif suspension.in_effect:
             errors.append(f"{suspension}: the rules that use it are suspended")
     if answer.found is not None:
-        warnings += _oddities(metric, answer.found, state)
+        warnings += _warnings(metric, answer.found, state)
     if answer.failure is None and answer.seconds > slow:
         warnings.append(f"the answer took {answer.seconds:.1f} s; it is asked for every {metric.refresh:g} s")
     return MetricSurvey(policy=policy, metric=metric, answer=answer, suspension=suspension, errors=errors, warnings=warnings)
 
 
-def _oddities(metric: typed.Metric, found: Mapped, state: ClusterState | None) -> list[str]:
+def _warnings(metric: typed.Metric, found: Mapped, state: ClusterState | None) -> list[str]:
     said = [f"the server warns: {on_one_line(warning, _SHOWN)}" for warning in found.warnings]
     return said + (_of_series(metric, found, state) if found.n_series else ["the query gives no series"])
 
 
 def _of_series(metric: typed.Metric, found: Mapped, state: ClusterState | None) -> list[str]:
-    remarks = [] if state is None else [f"{each.count:,} series {said}, as {each.example}" for said, each in found.problems]
+    warnings = [] if state is None else [f"{each.count:,} series {said}, as {each.example}" for said, each in found.problems]
     if state is not None:
-        remarks += reasons_to_doubt(metric, found, state.snapshot())
-    return remarks
+        warnings += value_warnings(metric, found, state.snapshot())
+    return warnings

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from wharfinger.event_loop import at_once
-from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.explanation import Explanation, explain_decision
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
@@ -180,11 +180,11 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
     called after every pod that was tried, `tried` with every decision before pods are evicted for it. `order` is the order in which pods
     and groups are tried.
     """
-    commentary = PolicyCommentary(chain)
+    explainer = PolicyExplainer(chain)
     before = utilisation(state.snapshot())
 
     def result_of(decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
-        explanation = explain_decision(decision, snapshot, commentary, nodes) if explained(decision.pod) else None
+        explanation = explain_decision(decision, snapshot, explainer, nodes) if explained(decision.pod) else None
         return pod_result(decision, evicted, explanation)
 
     index = groups_among(chain, state, pods)

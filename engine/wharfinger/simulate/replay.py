@@ -17,7 +17,7 @@ import msgspec
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.event_loop import at_once
-from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.difference import causes
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.framework.evaluation.cycle import Decider
@@ -137,7 +137,7 @@ class Replay:
         decision, answer = side.decide(recorded), recorded.answer
         if (decision.node, decision.nominated) == (answer.node, answer.nominated):
             return None
-        found = causes(former, decision, recorded.snapshot, (self._own.commentary(former.chain), side.commentary(decision.chain)))
+        found = causes(former, decision, recorded.snapshot, (self._own.explainer(former.chain), side.explainer(decision.chain)))
         return Change(
             pod=recorded.pod.key,
             at=recorded.question.now,
@@ -158,7 +158,7 @@ class Side:
     def __init__(self, others: Others | None = None) -> None:
         self._others = others
         self._deciders: dict[str, Decider] = {}
-        self._commentaries: dict[str, PolicyCommentary] = {}
+        self._explainers: dict[str, PolicyExplainer] = {}
 
     def decide(self, recorded: Recorded) -> Decision:
         """The decision on the recorded state; its details can be read until the next one."""
@@ -172,11 +172,11 @@ class Side:
             found = self._deciders[profile] = Decider(chain)
         return found
 
-    def commentary(self, chain: Chain) -> PolicyCommentary:
-        """The commentary about the policies of a chain, which is kept."""
-        if chain.revision not in self._commentaries:
-            self._commentaries[chain.revision] = PolicyCommentary(chain)
-        return self._commentaries[chain.revision]
+    def explainer(self, chain: Chain) -> PolicyExplainer:
+        """The explainer about the policies of a chain, which is kept."""
+        if chain.revision not in self._explainers:
+            self._explainers[chain.revision] = PolicyExplainer(chain)
+        return self._explainers[chain.revision]
 
 
 class GroupReplay:

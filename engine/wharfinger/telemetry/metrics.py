@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from wharfinger.emit import Handlers
 from wharfinger.kube.connection import RequestAnswered
-from wharfinger.operator.compose import KindsBack, KindsLost
+from wharfinger.operator.compose import KindsLost, KindsRestored
 from wharfinger.operator.controller import KeyAdded, KeyRetried, KeyTaken, Reconciled
 from wharfinger.telemetry.declarations import Declaration, Kind, Metric
 from wharfinger.telemetry.logs import Log
@@ -111,7 +111,7 @@ def _family(declared: Declaration) -> Family:
     return make(declared.name, declared.help, labels=declared.labels)
 
 
-def requests_seen(metrics: Metrics, server: str) -> Handlers:
+def request_handlers(metrics: Metrics, server: str) -> Handlers:
     """The handlers that count and measure requests to a server."""
     host = urlsplit(server).netloc.rpartition("@")[2]
     counted = cache(metrics.counter(Metric.REQUESTS).labels)
@@ -125,7 +125,7 @@ def requests_seen(metrics: Metrics, server: str) -> Handlers:
     return {RequestAnswered: answered}
 
 
-def reviews_seen(metrics: Metrics) -> Callable[[str], None]:
+def review_counter(metrics: Metrics) -> Callable[[str], None]:
     """The function to call with the result of each review."""
     counter = metrics.counter(Metric.ADMISSION_REVIEWS)
     for result in RESULTS:
@@ -133,7 +133,7 @@ def reviews_seen(metrics: Metrics) -> Callable[[str], None]:
     return lambda result: counter.labels(result).inc()
 
 
-def answers_seen(metrics: Metrics) -> Callable[[str, float], None]:
+def answer_timer(metrics: Metrics) -> Callable[[str, float], None]:
     """The function to call with the result of each answer of the expander, and the seconds that it took."""
     histogram = metrics.histogram(Metric.EXPANDER_DURATION)
     for result in ANSWERS:
@@ -141,7 +141,7 @@ def answers_seen(metrics: Metrics) -> Callable[[str, float], None]:
     return lambda result, seconds: histogram.labels(result).observe(seconds)
 
 
-def reconciles_seen(metrics: Metrics, log: Log) -> Handlers:
+def reconcile_handlers(metrics: Metrics, log: Log) -> Handlers:
     """The handlers that count and measure reconciles, and log missing kinds; queue depths are read at scrape time."""
     added = cache(metrics.counter(Metric.WORKQUEUE_ADDS).labels)
     retried = cache(metrics.counter(Metric.WORKQUEUE_RETRIES).labels)
@@ -167,5 +167,5 @@ def reconciles_seen(metrics: Metrics, log: Log) -> Handlers:
         KeyRetried: lambda event: retried(event.queue).inc(),
         Reconciled: ended,
         KindsLost: lost,
-        KindsBack: lambda event: log.info("objects can be read now", kinds=event.kinds),
+        KindsRestored: lambda event: log.info("objects can be read now", kinds=event.kinds),
     }

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from wharfinger.event_loop import at_once
-from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.difference import Cause, causes
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
@@ -295,7 +295,7 @@ class _Comparison:
 
     def __init__(self, before: Chain, after: Chain, nodes: Mapping[str, str | None], groups: frozenset[str]) -> None:
         self._decider = Decider(before)
-        self._commentaries = (PolicyCommentary(before), PolicyCommentary(after))
+        self._explainers = (PolicyExplainer(before), PolicyExplainer(after))
         self._nodes = nodes
         self._groups = groups
         self.found: dict[str, tuple[Cause, ...]] = {}
@@ -311,7 +311,7 @@ class _Comparison:
         if decision.group in self._groups:
             return  # the group is one on both sides: its members follow what is different for the group
         former = self._decider.decide(snapshot, decision.pod)
-        self.found[uid] = tuple(causes(former, decision, snapshot, self._commentaries))
+        self.found[uid] = tuple(causes(former, decision, snapshot, self._explainers))
 
 
 def _changes_of_pods(former: _Placed, later: _Placed, found: Mapping[str, tuple[Cause, ...]]) -> Iterator[PodChange]:
@@ -407,8 +407,8 @@ def log_diff(path: str | Path, after: replay.Others, before: replay.Others | Non
         profiles[recorded.question.profile] = None
         for side, decision in enumerate((former, later)):
             unplaced[side] += decision.node is None
-        commentaries = sides[0].commentary(former.chain), sides[1].commentary(later.chain)
-        found = causes(former, later, recorded.snapshot, commentaries)
+        explainers = sides[0].explainer(former.chain), sides[1].explainer(later.chain)
+        found = causes(former, later, recorded.snapshot, explainers)
         if found:
             changes.append(
                 DecisionChange(

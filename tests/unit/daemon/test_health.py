@@ -14,7 +14,7 @@ def failures(health):
 def daemon(missing=(), refused=(), trouble=None):
     informers = SimpleNamespace(refused=dict(refused))
     return SimpleNamespace(
-        contact=SimpleNamespace(trouble=trouble),
+        contact=SimpleNamespace(unreachable_reason=trouble),
         scheduler=SimpleNamespace(missing_kinds=frozenset(missing)),
         server=SimpleNamespace(informers=informers),
     )

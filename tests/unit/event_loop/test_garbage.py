@@ -1,4 +1,4 @@
-"""Full collections wait for a quiet moment, and what stays is not looked through; afterwards everything is as it was."""
+"""Full collections wait for a idle moment, and what stays is not looked through; afterwards everything is as it was."""
 
 import asyncio
 import gc
@@ -11,10 +11,10 @@ from wharfinger import event_loop
 
 
 @asynccontextmanager
-async def collecting(quiet=False, settled=None):
+async def collecting(idle=False, settled=None):
     """Garbage is collected in the background, by the clock that is given."""
     usual, clock = gc.get_threshold(), ManualClock()
-    task = asyncio.create_task(event_loop.collect_in_quiet(lambda: quiet, clock, (settled or asyncio.Event()).wait))
+    task = asyncio.create_task(event_loop.collect_when_idle(lambda: idle, clock, (settled or asyncio.Event()).wait))
     await asyncio.sleep(0)
     yield clock
     task.cancel()
@@ -31,21 +31,21 @@ async def seconds(clock, n):
 
 
 @pytest.mark.parametrize(
-    ("grown", "quiet", "collected"),
+    ("grown", "idle", "collected"),
     [
-        (event_loop.QUIET_COLLECTION_THRESHOLD // 2, True, 0),
-        (event_loop.QUIET_COLLECTION_THRESHOLD * 2, True, 2),
+        (event_loop.IDLE_COLLECTION_THRESHOLD // 2, True, 0),
+        (event_loop.IDLE_COLLECTION_THRESHOLD * 2, True, 2),
         (event_loop.FORCED_COLLECTION_THRESHOLD // 2, False, 0),
         (event_loop.FORCED_COLLECTION_THRESHOLD * 2, False, 2),
     ],
 )
-def test_everything_is_looked_at_when_it_is_quiet_and_worth_it_or_overdue(monkeypatch, grown, quiet, collected):
+def test_a_full_collection_runs_when_idle_after_many_objects_or_in_any_case_after_very_many(monkeypatch, grown, idle, collected):
     done = []
     monkeypatch.setattr(gc, "get_count", lambda: (0, grown // event_loop.GENERATION_0_THRESHOLD, 0))
     monkeypatch.setattr(gc, "collect", lambda: done.append(grown))
 
     async def story():
-        async with collecting(quiet) as clock:
+        async with collecting(idle) as clock:
             assert gc.get_threshold()[1:] == (event_loop.NEVER, event_loop.NEVER)
             await seconds(clock, 2)
             assert len(done) == collected

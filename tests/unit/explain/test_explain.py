@@ -2,7 +2,7 @@ import pytest
 
 from tests.unit.simulate import clusters
 from wharfinger.errors import UnknownObject
-from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.explanation import explain
 from wharfinger.framework.evaluation.cycle import decide
 
@@ -13,7 +13,7 @@ def case(request):
     [pod] = clusters.pods_of(1)
     snapshot = state.snapshot()
     nodes = list(snapshot.names)
-    return decide(chain, snapshot, pod), explain(chain, snapshot, pod, PolicyCommentary(chain), nodes), snapshot
+    return decide(chain, snapshot, pod), explain(chain, snapshot, pod, PolicyExplainer(chain), nodes), snapshot
 
 
 def test_counts_are_those_of_the_nodes_one_by_one(case):
@@ -54,7 +54,7 @@ def test_a_policy_s_rejection_shows_the_operands():
     one, two, three = clusters.pods_of(3)
     state.assume(one, "node-00001")
     state.assume(two, "node-00001")
-    found = explain(chain, state.snapshot(), three, PolicyCommentary(chain), ["node-00001", "node-00000"])
+    found = explain(chain, state.snapshot(), three, PolicyExplainer(chain), ["node-00001", "node-00000"])
     crowded, spot = found.asked
     [verdict] = crowded.rejected_by
     assert verdict.rule == "mix/few"
@@ -71,14 +71,14 @@ def test_a_policy_s_rejection_shows_the_operands():
 def test_kubernetes_rejections_show_amounts_and_taints():
     chain, state = clusters.chain_of('policy "p"\nscore s weight 1 = least_allocated()\n'), clusters.state_of(50)
     [pod] = clusters.pods_of(1)
-    found = explain(chain, state.snapshot(), pod, PolicyCommentary(chain), ["node-00049"])
+    found = explain(chain, state.snapshot(), pod, PolicyExplainer(chain), ["node-00049"])
     assert found.asked[0].rejected_by[0].values == ("taint dedicated=batch:NoSchedule",)
 
 
 def test_an_unknown_node_is_refused_with_a_suggestion():
     chain, state = clusters.chain_of(), clusters.state_of(3)
     with pytest.raises(UnknownObject, match="there is no node node-0002; did you mean node-00002"):
-        explain(chain, state.snapshot(), clusters.pods_of(1)[0], PolicyCommentary(chain), ["node-0002"])
+        explain(chain, state.snapshot(), clusters.pods_of(1)[0], PolicyExplainer(chain), ["node-0002"])
 
 
 def test_an_explanation_prints_as_text(case):

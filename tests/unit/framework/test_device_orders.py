@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.language.policies import policy as policy_of
 from wharfinger.compiler.program import compile_policy
-from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.explanation import explain_decision
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.chain_settings import ChainConfig
@@ -147,6 +147,6 @@ def test_policies_see_the_gpus_under_the_names_of_the_settings() -> None:
 def test_an_explanation_says_what_preferences_said_of_the_devices(policies: tuple[str, ...], count: int, expected: list[str]) -> None:
     state, pod = with_slices([1, 2, 3, 2], count) if count else (with_slices([1], 1)[0], objects.Pod())
     decision = decided(state, pod, *policies)
-    found = explain_decision(decision, decision.snapshot, PolicyCommentary(decision.chain))
+    found = explain_decision(decision, decision.snapshot, PolicyExplainer(decision.chain))
     assert list(found.preferences) == expected
     assert all(f"\n  {line}\n" in str(found) for line in expected)

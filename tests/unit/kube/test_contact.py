@@ -8,7 +8,7 @@ import pytest
 from tests.unit.kube.conftest import RealClock, running, until
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.kube import refusals
-from wharfinger.kube.connection import UNREACHABLE_AFTER, Contact, keep_asking
+from wharfinger.kube.connection import UNREACHABLE_AFTER, Contact, keep_checking_server
 
 
 class Moment:
@@ -25,7 +25,7 @@ def test_a_refusal_is_an_answer(status):
     contact = Contact(moment)
     moment.at += 3600
     contact.record(status)
-    assert (contact.silence, contact.trouble) == (0.0, None)
+    assert (contact.silence, contact.unreachable_reason) == (0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,11 @@ def test_a_server_that_has_not_answered_for_long_is_away(failures, said):
     moment.at += UNREACHABLE_AFTER - 1
     if failures is not None:
         contact.record(*failures)
-    assert contact.trouble is None, "one failure is none of the server"
+    assert contact.unreachable_reason is None, "one failure is none of the server"
     moment.at += 1
-    assert contact.trouble == f"no answer for 15 s{said and ': '}{said}"
+    assert contact.unreachable_reason == f"no answer for 15 s{said and ': '}{said}"
     contact.record(200)
-    assert contact.trouble is None
+    assert contact.unreachable_reason is None
 
 
 @pytest.mark.parametrize("answer", [Answer(), refused(404), refused(403)])
@@ -53,7 +53,7 @@ def test_requests_tell_of_their_answers(run, answer):
         moment.at += 3600
         with contextlib.suppress(refusals.ApiError):
             await connection.request("GET", "/x")
-        assert contact.trouble is None
+        assert contact.unreachable_reason is None
 
     run(scenario)
 
@@ -69,7 +69,7 @@ def test_requests_tell_of_their_failures(run, answer):
         with pytest.raises(refusals.ApiError):
             async with connection.lines("/x", {}):
                 pass
-        assert contact.trouble.startswith("no answer for 3600 s: ")
+        assert contact.unreachable_reason.startswith("no answer for 3600 s: ")
 
     run(scenario)
 
@@ -78,12 +78,12 @@ def test_a_server_without_requests_is_probed(run):
     async def scenario(server, connection):
         server.on("GET", "/version", Answer(dropped=True), Answer())
         connection.contact = contact = Contact(moment := Moment())
-        async with running(keep_asking(connection, RealClock())):
+        async with running(keep_checking_server(connection, RealClock())):
             await asyncio.sleep(0.1)
             assert server.seen == [], "it has just answered"
             moment.at += 3600
-            assert contact.trouble
-            await until(lambda: contact.trouble is None)
+            assert contact.unreachable_reason
+            await until(lambda: contact.unreachable_reason is None)
         assert [seen.path for seen in server.seen] == ["/version"] * 2
 
     run(scenario)

@@ -10,7 +10,7 @@ from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.model.state.object_store import ObjectStore, TimeAndObjects
 from wharfinger.operator import app_objects
-from wharfinger.operator.app_objects import NoPolicy, held_to
+from wharfinger.operator.app_objects import NoPolicy, restricted_to_app
 
 APP = ObjectMeta(name="web", namespace="shop", uid="u-1")
 
@@ -120,7 +120,7 @@ test "one" {
 
 
 def test_an_inline_policy_is_held_to_the_app_and_keeps_its_lines():
-    held = held_to(TEXT, name="shop.web", namespace="shop", app="web")
+    held = restricted_to_app(TEXT, name="shop.web", namespace="shop", app="web")
     lines, before = held.splitlines(), TEXT.splitlines()
 
     assert 'policy "shop.web" version "1.0.0"' in held
@@ -144,7 +144,7 @@ def test_an_inline_policy_without_a_scope_gets_one():
         'policy "east"\nfor pods\nscore s = 1',
         'policy "east"\nfor pods where true or true\nscore s = 1',
     ):
-        policy = compiled(held_to(text, name="shop.web", namespace="shop", app="web"), {}, CLUSTER)
+        policy = compiled(restricted_to_app(text, name="shop.web", namespace="shop", app="web"), {}, CLUSTER)
         governed = {
             (namespace, bool(labels)): policy.governs(
                 PodView(decode.convert({"metadata": {"name": "p", "namespace": namespace, "labels": labels}}, objects.Pod)),
@@ -158,9 +158,9 @@ def test_an_inline_policy_without_a_scope_gets_one():
 
 def test_a_text_that_is_no_policy_is_refused():
     with pytest.raises(PolicyError):
-        held_to('policy "x"\nfilter {', name="a.b", namespace="a", app="b")
+        restricted_to_app('policy "x"\nfilter {', name="a.b", namespace="a", app="b")
     with pytest.raises(NoPolicy):
-        held_to("let x = 1", name="a.b", namespace="a", app="b")
+        restricted_to_app("let x = 1", name="a.b", namespace="a", app="b")
 
 
 APP_LABEL = "scheduling.wharfinger.dev/app"

@@ -16,7 +16,7 @@ from wharfinger.framework.prepared import Reason
 from wharfinger.kube.connection import RequestAnswered
 from wharfinger.scheduler.events import AttemptEnded
 from wharfinger.telemetry import timing
-from wharfinger.telemetry.metrics import requests_seen
+from wharfinger.telemetry.metrics import request_handlers
 
 PROFILE = {"profile": "wharfinger"}
 ZONED = 'policy "zones"\nfilter zoned { require node.labels["zone"] == "east" else "is elsewhere" on missing reject }\n'
@@ -299,7 +299,7 @@ def test_extension_points_and_plugins_show_the_decisions_that_chance_picks(scene
 
 
 def test_requests_by_code_and_method(scene):
-    scene.subscribers.subscribe(requests_seen(scene.metrics, "https://user:word@[::1]:6443/base"))
+    scene.subscribers.subscribe(request_handlers(scene.metrics, "https://user:word@[::1]:6443/base"))
     scene.emit(RequestAnswered("POST", 201, 0.003))
     scene.emit(RequestAnswered("POST", 0, 30.0))
     scene.emit(RequestAnswered("GET", 200, None))

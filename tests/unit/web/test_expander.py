@@ -18,7 +18,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.telemetry.metrics import ANSWERS, Metrics, answers_seen
+from wharfinger.telemetry.metrics import ANSWERS, Metrics, answer_timer
 from wharfinger.web.expander import SERVICE, Certificate, Expander, message_class
 
 SPOT = """
@@ -131,7 +131,7 @@ def test_a_client_of_grpc_is_answered(tmp_path, encrypted):
 
     async def asked():
         metrics = Metrics(CollectorRegistry(), of_process=False)
-        server = await Expander(assemble(), ClusterState(0.0), lambda _line: None, answers_seen(metrics)).serve(address, certificate)
+        server = await Expander(assemble(), ClusterState(0.0), lambda _line: None, answer_timer(metrics)).serve(address, certificate)
         async with contextlib.AsyncExitStack() as opened:
             opened.push_async_callback(server.stop, None)
             call = (await opened.enter_async_context(channel())).unary_unary(f"/{SERVICE}/BestOptions")

@@ -16,7 +16,7 @@ from wharfinger.compiler import cost
 from wharfinger.compiler.cost import Budget
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import InvalidObject, UsageError
-from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.difference import causes
 from wharfinger.explain.explained_pod import explained_decision, unbound
 from wharfinger.explain.explanation import explain_decision
@@ -98,7 +98,7 @@ def _uncovered(point: Covered, positions: Positions) -> Mapping[str, Any]:
 def _attempt(scenario: Scenario, attempt: Attempt) -> Mapping[str, Any]:
     """The decision about a pod of a test, and each node's verdicts and scores, the best node first."""
     decision, snapshot = attempt.decision, attempt.snapshot
-    shown = explain_decision(decision, snapshot, PolicyCommentary(decision.chain), snapshot.names[:MAX_NODES_SHOWN])
+    shown = explain_decision(decision, snapshot, PolicyExplainer(decision.chain), snapshot.names[:MAX_NODES_SHOWN])
     reports = sorted(shown.asked, key=lambda report: (report.node != decision.node, not report.totals, [-total for total in report.totals]))
     return {
         "pod": decision.pod.name,
@@ -200,7 +200,7 @@ def decided(  # noqa: PLR0913, PLR0917 — a question has these parts
 
 
 def _difference(plain: Decision, decision: Decision, snapshot: Snapshot) -> Mapping[str, Any]:
-    found = causes(plain, decision, snapshot, (PolicyCommentary(plain.chain), PolicyCommentary(decision.chain)))
+    found = causes(plain, decision, snapshot, (PolicyExplainer(plain.chain), PolicyExplainer(decision.chain)))
     return {"without": plain.node, "causes": [cause.sentence("without it") for cause in found]}
 
 

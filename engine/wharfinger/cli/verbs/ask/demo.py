@@ -25,7 +25,7 @@ N_PODS = 8152
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Showing:
+class DemoRun:
     """The result of placing the trace under one chain."""
 
     title: str
@@ -76,32 +76,32 @@ def _opening(trace: openb.Variant) -> str:
     return f"OpenB, a production GPU cluster: 1,523 nodes, 6,212 GPUs; {pods}, in order of arrival\n{origin}"
 
 
-def _show(title: str, chain: Chain, trace: openb.Variant, explained: Callable[[PodView], bool] = lambda _pod: False) -> Showing:
+def _show(title: str, chain: Chain, trace: openb.Variant, explained: Callable[[PodView], bool] = lambda _pod: False) -> DemoRun:
     """The trace placed from scratch under a chain."""
     cluster = load_cluster([f"openb:{trace.value}"])
     with streams.bar(sys.stderr, f"placing under {title}", N_PODS) as advance:
         started = time.perf_counter()
         run = dry_run(chain, cluster.state, cluster.pending, explained=explained, advance=advance)
-        return Showing(title=title, run=run, seconds=time.perf_counter() - started)
+        return DemoRun(title=title, run=run, seconds=time.perf_counter() - started)
 
 
-def _rows(*showings: Showing) -> Iterator[Sequence[str]]:
-    yield ("", *(f"{showing.title}" for showing in showings))
-    yield ("pods placed", *(f"{showing.run.placed:,}" for showing in showings))
-    yield ("pods unplaced", *(f"{showing.run.unplaced:,}" for showing in showings))
-    yield ("GPU allocated", *(_share(showing, openb.GPU_MILLI) for showing in showings))
-    yield ("CPU allocated", *(_share(showing, "cpu") for showing in showings))
-    yield ("memory allocated", *(_share(showing, "memory") for showing in showings))
-    yield ("nodes touched", *(f"{showing.after.touched:,}" for showing in showings))
-    yield ("decisions/s", *(f"{showing.decisions_per_second:,.0f}" for showing in showings))
+def _rows(*runs: DemoRun) -> Iterator[Sequence[str]]:
+    yield ("", *(f"{each.title}" for each in runs))
+    yield ("pods placed", *(f"{each.run.placed:,}" for each in runs))
+    yield ("pods unplaced", *(f"{each.run.unplaced:,}" for each in runs))
+    yield ("GPU allocated", *(_share(each, openb.GPU_MILLI) for each in runs))
+    yield ("CPU allocated", *(_share(each, "cpu") for each in runs))
+    yield ("memory allocated", *(_share(each, "memory") for each in runs))
+    yield ("nodes touched", *(f"{each.after.touched:,}" for each in runs))
+    yield ("decisions/s", *(f"{each.decisions_per_second:,.0f}" for each in runs))
 
 
-def _share(showing: Showing, resource: str) -> str:
-    return wording.percent(showing.after.of(resource).fraction)
+def _share(run: DemoRun, resource: str) -> str:
+    return wording.percent(run.after.of(resource).fraction)
 
 
-def _explained(showing: Showing) -> str:
-    found = showing.explanation
+def _explained(run: DemoRun) -> str:
+    found = run.explanation
     if found is None:
         return ""
     return f"\none decision: a pod that found no node under Kubernetes' rules alone\n\n{found}"

@@ -207,7 +207,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
         streams.warn([NO_BUDGETS])
     streams.out(question.rendered(output, lambda: table(found), lambda: _value(found, asked.cluster)))
     if found.interrupted:
-        streams.complain("this is the plan so far" + ("; it was not carried out, and nothing was changed" if apply else ""))
+        streams.print_stderr("this is the plan so far" + ("; it was not carried out, and nothing was changed" if apply else ""))
         raise KeyboardInterrupt
     if apply and found.moves:
         return _applied(asked.chain, found.plan_options, found.moves, flags, longest)
@@ -219,15 +219,15 @@ def _applied(  # noqa: PLR0913 — a plan, and where
 ) -> int:
     """Carries out the plan; returns the exit code."""
     done = _carry_out(chain, plan_options, moves, flags.kubeconfig, flags.context, max_wait, exact=exact)
-    streams.complain(f"{len(done.landings)} of {wording.count(len(moves), 'move')} carried out")
+    streams.print_stderr(f"{len(done.landings)} of {wording.count(len(moves), 'move')} carried out")
     if done.closed:
-        streams.complain(f"still cordoned, open them with kubectl uncordon: {', '.join(done.closed)}")
+        streams.print_stderr(f"still cordoned, open them with kubectl uncordon: {', '.join(done.closed)}")
     unchanged = "" if done.changed else "; nothing was changed"
     if done.cancelled:
-        streams.complain(f"{done.stopped}{unchanged}")
+        streams.print_stderr(f"{done.stopped}{unchanged}")
         raise KeyboardInterrupt
     if done.stopped is not None:
-        streams.complain(f"stopped, because the cluster is no longer what was planned on: {done.stopped}{unchanged}")
+        streams.print_stderr(f"stopped, because the cluster is no longer what was planned on: {done.stopped}{unchanged}")
         return 2 if not done.changed else 1
     return 1 if done.closed else 0
 
@@ -262,7 +262,7 @@ def _undone(flags: QuestionFlags, max_wait: float, unwanted: Sequence[str]) -> i
     lines = [f"{name} is open again" for name in opened] or ["no node was left cordoned by a rebalance"] * (not closed)
     streams.out("".join(f"{line}\n" for line in lines))
     if closed:
-        streams.complain(f"still cordoned, open them with kubectl uncordon: {', '.join(closed)}")
+        streams.print_stderr(f"still cordoned, open them with kubectl uncordon: {', '.join(closed)}")
     return 1 if closed else 0
 
 
@@ -310,7 +310,7 @@ async def _carrying(  # noqa: PLR0913 — a plan, and where
     by = f"wharf rebalance, process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     async with live_cluster.watched(kubeconfig, context, "wharf-rebalance") as (live, connection, clock):
         writes = ApiEvictions(connection)
-        yield PlanExecution(chain, plan_options, live, writes, clock, by=by, exact=exact, max_wait=max_wait, report=streams.complain)
+        yield PlanExecution(chain, plan_options, live, writes, clock, by=by, exact=exact, max_wait=max_wait, report=streams.print_stderr)
 
 
 def _no_cordons_left(cluster: Cluster, *, apply: bool) -> None:

@@ -26,7 +26,7 @@ _GZIP_LEVEL = 6
 
 
 @contextlib.contextmanager
-def whole(path: str) -> Iterator[BinaryIO]:
+def atomic_file(path: str) -> Iterator[BinaryIO]:
     """A stream into a new file, readable by its owner only, which replaces the file when the context ends without an exception.
 
     `-` is standard output; a pipe or a device is written to as it is. Raises UsageError, as early as possible, if it cannot be written.
@@ -78,13 +78,13 @@ def wharf_snapshot(  # noqa: PLR0913, PLR0917 — the options of a verb
 
     $ wharf snapshot -o cluster.json.gz
     """
-    with live_cluster.sigterm_as_interrupt(), whole(output) as stream:
+    with live_cluster.sigterm_as_interrupt(), atomic_file(output) as stream:
         found = live_cluster.capture(kubeconfig, context)
         measured = live_cluster.measured(found, policy, config, prometheus, kubeconfig, context)
         pieces = snapshot_file.document(found.items, found.word, measured.samples)
         write(stream, pieces, compressed=output.endswith(".gz"))
     streams.warn([*found.word.not_read, *measured.not_read])
-    streams.complain(_summary(found, output))
+    streams.print_stderr(_summary(found, output))
     return 0
 
 

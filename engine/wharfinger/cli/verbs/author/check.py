@@ -46,7 +46,7 @@ def wharf_check(
     streams.out(text)
     if output not in PIPELINES:
         for finding in refused:
-            streams.complain(f"{finding.span}: {finding.message}")
+            streams.print_stderr(f"{finding.span}: {finding.message}")
     return 1 if len(diagnostics) or refused else 0
 
 

@@ -32,7 +32,7 @@ def wharf_fmt(
     """
     diagnostics = Diagnostics()
     changed = [name for name in load.policy_files(options.existing(paths)) if _format(name, diagnostics, check=check)]
-    streams.complain_all(render.render(diagnostics, color=streams.colors(sys.stderr)))
+    streams.print_stderr_text(render.render(diagnostics, color=streams.colors(sys.stderr)))
     return 1 if diagnostics.has_errors or (check and changed) else 0
 
 

@@ -46,7 +46,7 @@ def wharf_lsp(
         name = ", ".join(map(os.path.basename, snapshot)) if snapshot else "the live cluster"
         streams.warn(found.skipped)
         cluster = KnownCluster(name, with_nodes(found, name))
-        streams.complain(f"wharf lsp: {wording.count(cluster.snapshot.n_nodes, 'node')} of {cluster.name}")
+        streams.print_stderr(f"wharf lsp: {wording.count(cluster.snapshot.n_nodes, 'node')} of {cluster.name}")
     logs = logging.getLogger("pygls")
     logs.addHandler(server.StderrHandler(tracebacks=bool(os.environ.get(streams.TRACEBACK))))
     logs.propagate = False

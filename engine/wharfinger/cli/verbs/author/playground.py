@@ -51,7 +51,7 @@ async def _serve(clusters: OwnClusters, port: int, *, browser: bool) -> None:
         loop.add_signal_handler(number, stop.set)
     async with Server(application(Workbench(clusters, SystemClock())), HOST, port) as server:
         url = f"{server.url}{PATH}"
-        streams.complain(f"the playground is at {url}; Ctrl+C ends it")
+        streams.print_stderr(f"the playground is at {url}; Ctrl+C ends it")
         if browser and not await asyncio.to_thread(webbrowser.open, url):
             streams.warn(["no browser could be opened"])
         await stop.wait()

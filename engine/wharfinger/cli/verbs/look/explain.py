@@ -77,7 +77,7 @@ def wharf_explain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     path = f"/policies/{quote(name, safe='')}/explain" if kind in POLICIES else f"/explain/{'group/' * (kind in GROUPS)}{quote(_key(name))}"
     if not (snapshot or live):
         _refuse_policies(policy, param, config, scheduler_name)
-        _refuse_ways_in(kubeconfig, context)
+        _refuse_cluster_flags(kubeconfig, context)
         streams.out(_from_scheduler(url, path, node or [], output))
         return 0
     chain = assemble(chosen_policies.compiled(policy, param), chosen_policies.chosen(config, scheduler_name))
@@ -123,7 +123,7 @@ def _refuse_policies(*given: object) -> None:
         )
 
 
-def _refuse_ways_in(*given: str | None) -> None:
+def _refuse_cluster_flags(*given: str | None) -> None:
     if any(given):
         raise UsageError("--kubeconfig and --context say which cluster --live is about; a running scheduler is asked at its --url")
 

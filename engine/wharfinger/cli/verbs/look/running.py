@@ -43,7 +43,7 @@ def wharf_status(
     if output == "json":
         streams.out(streams.json_text(whole))
         for line in not_ready:
-            streams.complain(line)
+            streams.print_stderr(line)
     else:
         streams.out("".join(f"{line}\n" for line in (*not_ready, *_status_lines(answer))))
     return int(

@@ -17,7 +17,7 @@ from wharfinger.cli import chosen_policies, live_cluster, options, streams
 from wharfinger.errors import UsageError, missing_extra
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.telemetry.declarations import Metric
-from wharfinger.telemetry.metrics import Metrics, answers_seen
+from wharfinger.telemetry.metrics import Metrics, answer_timer
 from wharfinger.web.app import Checks, application
 from wharfinger.web.server import Server
 
@@ -103,9 +103,9 @@ async def _serve(  # noqa: PLR0913, PLR0917 — where it reads, and where it ans
         live, _, _ = await opened.enter_async_context(live_cluster.watched(kubeconfig, context, "wharf-expander"))
         if observed_at is not None:
             observed = await opened.enter_async_context(Server(application(Checks(), metrics.registry), *observed_at))
-            streams.complain(f"serves metrics at {observed.url}/metrics")
-        server = await Expander(chain, live.state, streams.complain, answers_seen(metrics)).serve(listen, proof)
-        streams.complain(f"answers cluster-autoscaler at {listen}")
+            streams.print_stderr(f"serves metrics at {observed.url}/metrics")
+        server = await Expander(chain, live.state, streams.print_stderr, answer_timer(metrics)).serve(listen, proof)
+        streams.print_stderr(f"answers cluster-autoscaler at {listen}")
         try:
             await server.wait_for_termination()
         finally:

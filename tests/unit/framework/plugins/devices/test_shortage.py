@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.explanation import explain
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
@@ -140,7 +140,7 @@ CASES = {
 def test_a_rejection_says_which_devices_fail_which_condition(case: str) -> None:
     (state, pod), expected = CASES[case]
     chain = assemble()
-    found = explain(chain, state.snapshot(), pod, PolicyCommentary(chain), nodes=["a"])
+    found = explain(chain, state.snapshot(), pod, PolicyExplainer(chain), nodes=["a"])
     assert found.message.startswith(
         f"0/{state.snapshot().n_nodes} nodes are available: {state.snapshot().n_nodes} cannot allocate all claims."
     )
@@ -155,7 +155,7 @@ def test_a_rejection_says_which_devices_fail_which_condition(case: str) -> None:
 
 def test_an_error_is_named() -> None:
     state, pod = made([device("0")], asked(selectors=selecting(NO_SUCH_KEY)), nodes=("a", "b"))
-    found = explain(assemble(), state.snapshot(), pod, PolicyCommentary(assemble()), nodes=["a"])
+    found = explain(assemble(), state.snapshot(), pod, PolicyExplainer(assemble()), nodes=["a"])
     (step,) = [step for step in found.steps if step.rule == "DynamicResources"]
     (verdict,) = found.asked[0].rejected_by
     assert step.details == verdict.values == ("claim default/c: selector #0: CEL runtime error: no such key: modle",)
@@ -163,7 +163,7 @@ def test_an_error_is_named() -> None:
 
 def test_an_incomplete_pool_is_named() -> None:
     state, pod = made([device("0")], asked(), n_slices=3)
-    found = explain(assemble(), state.snapshot(), pod, PolicyCommentary(assemble()))
+    found = explain(assemble(), state.snapshot(), pod, PolicyExplainer(assemble()))
     (step,) = [step for step in found.steps if step.rule == "DynamicResources"]
     assert step.details == ("request gpu wants 1 device: of 0, 0 are of class gpu, 1 pool is not complete yet",)
 
@@ -177,7 +177,7 @@ def test_a_claim_that_has_devices_elsewhere_names_them() -> None:
     spec = decode.convert({"metadata": {"name": "c", "namespace": "default", "uid": "c"}, "status": status}, objects.ResourceClaim)
     state.put(spec)
     assert claim.status.allocation is None
-    found = explain(assemble(), state.snapshot(), pod, PolicyCommentary(assemble()), nodes=["a"])
+    found = explain(assemble(), state.snapshot(), pod, PolicyExplainer(assemble()), nodes=["a"])
     assert found.node == "b"
     (verdict,) = found.asked[0].rejected_by
     assert verdict.values == ("claim default/c has b/0 already, out of reach of 1 node",)
@@ -185,7 +185,7 @@ def test_a_claim_that_has_devices_elsewhere_names_them() -> None:
 
 def test_a_node_that_passes_says_which_devices_were_out() -> None:
     state, pod = made([device("0"), device("1", **TAINT)], asked())
-    found = explain(assemble(), state.snapshot(), pod, PolicyCommentary(assemble()), nodes=["a"])
+    found = explain(assemble(), state.snapshot(), pod, PolicyExplainer(assemble()), nodes=["a"])
     line = "request gpu wants 1 device: of 2, 2 are of class gpu, 2 are free, 1 has no taint in the way (not 1: broken:NoExecute)"
     assert f"    DynamicResources: passes\n      {line}\n" in str(found)
 
@@ -204,12 +204,12 @@ def test_gpus_that_are_shared_say_what_each_has_free() -> None:
     small = PodView(decode.convert({"metadata": {"name": "s", "uid": "s"}, "spec": spec}, objects.Pod))
     spec = {"containers": [{"name": "c", "resources": {"requests": {share: "501"}}}]}
     big = PodView(decode.convert({"metadata": {"name": "p", "uid": "p"}, "spec": spec}, objects.Pod))
-    found = explain(assemble(), state.snapshot(), big, PolicyCommentary(assemble()), nodes=["a"])
+    found = explain(assemble(), state.snapshot(), big, PolicyExplainer(assemble()), nodes=["a"])
     (step,) = [step for step in found.steps if step.rule == "GpuShares"]
     assert step.details == ("1 GPU wanted: of 3 on 2 nodes, 0 have 501 thousandths free",)
     assert "1 GPU wanted: of 2, 0 have 501 thousandths free (free: 500, 500)" in str(found)
     assert "1 GPU wanted: of 2, 2 have 400 thousandths free (free: 500, 500)" in str(
-        explain(assemble(), state.snapshot(), small, PolicyCommentary(assemble()), nodes=["a"])
+        explain(assemble(), state.snapshot(), small, PolicyExplainer(assemble()), nodes=["a"])
     )
 
 
