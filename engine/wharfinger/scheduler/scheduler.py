@@ -28,6 +28,7 @@ from wharfinger.scheduler.binding.permits import Permits
 from wharfinger.scheduler.cycle import SchedulingCycle
 from wharfinger.scheduler.feed import ClusterFeed, Measurements
 from wharfinger.scheduler.group_cycle import GroupCycle
+from wharfinger.scheduler.incomplete_groups import IncompleteGroups
 from wharfinger.scheduler.ports import LiveCluster, Ports
 from wharfinger.scheduler.preemption import Preemptor
 from wharfinger.scheduler.profiles import Profiles
@@ -124,6 +125,7 @@ class Scheduler:
         self._group_cycle = GroupCycle(
             self._cluster, self.queue, self._binding, failures, self.budget, status=self._group_status, preemptor=self._preemptor
         )
+        self._incomplete_groups = IncompleteGroups(ports, self.queue.groups, self._group_status)
         self._feed = ClusterFeed(
             state=self.state,
             queue=self.queue,
@@ -249,6 +251,7 @@ class Scheduler:
         self._record_missing_events()
         self.queue.flush()
         self._group_cycle.reservations.review()
+        self._incomplete_groups.review()
         if self.budget.review():
             self.queue.resumed()
         if not self._binding.room.is_set():

@@ -292,6 +292,12 @@ class GroupStatus:
         self._write_and_record(group.key, results.unschedulable(message), failed_scheduling(message))
         return message
 
+    def incomplete(self, key: str, event: Event) -> None:
+        """Record the event of a group that is not tried yet; it has no condition until then."""
+        about = self.reference(key)
+        if about is not None and self._ports.leadership.is_leader:
+            self._ports.events.record_about(about, event)
+
     def failed(self, group: Group, error: BaseException) -> None:
         """Write that deciding about the group failed."""
         message = str(error) or type(error).__name__

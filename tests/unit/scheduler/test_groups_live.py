@@ -18,6 +18,7 @@ from wharfinger.model import objects
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.scheduler import group_cycle, group_search
 from wharfinger.scheduler.binding.permits import DELETED
+from wharfinger.scheduler.incomplete_groups import PATIENCE
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 RACK = "rack"
@@ -207,6 +208,52 @@ def test_a_member_that_another_scheduler_binds_counts_and_pins_the_rack():
             await world.pass_time(3)
             assert len(bound(world, "g")) == 3
             assert racks_of(world, "g") == {"r1"}
+
+    asyncio.run(story())
+
+
+def incomplete(world):
+    return [(about, event.note) for about, event in world.cluster.events if event.action == "PreEnqueue"]
+
+
+def test_members_that_wait_for_others_get_one_event_that_says_what_is_missing():
+    async def story():
+        async with running(node("a", "8"), gang("g", 3), member("g", 0), member("lost", 0)) as world:
+            await world.pass_time(PATIENCE - 1)
+            assert incomplete(world) == []
+            await world.pass_time(2 * PATIENCE)
+            found = [
+                ("default/g-0", "group default/g: 1 of 3 members is there"),
+                ("PodGroup default/g", "group default/g: 1 of 3 members is there"),
+                ("default/lost-0", "group default/lost: there is no PodGroup of that name"),
+            ]
+            assert incomplete(world) == found
+            world.cluster.put(member("g", 1))
+            world.cluster.put(gang("lost", 2))
+            await world.pass_time(4 * PATIENCE)
+            assert sorted(incomplete(world)[3:]) == [
+                ("PodGroup default/lost", "group default/lost: 1 of 2 members is there"),
+                ("default/g-1", "group default/g: 2 of 3 members are there"),
+                ("default/lost-0", "group default/lost: 1 of 2 members is there"),
+            ]
+            assert not any(of.status.conditions for of in world.cluster.pods())
+            world.cluster.put(member("g", 2))
+            await world.pass_time(3 * PATIENCE)
+            assert len(bound(world, "g")) == 3
+            assert len(incomplete(world)) == 6
+
+    asyncio.run(story())
+
+
+def test_only_the_leader_says_what_groups_wait_for():
+    async def story():
+        async with running(node("a", "8"), gang("g", 3), member("g", 0)) as world:
+            world.office.is_leader = False
+            await world.pass_time(3 * PATIENCE)
+            assert incomplete(world) == []
+            world.office.is_leader = True
+            await world.pass_time(3 * PATIENCE)
+            assert len(incomplete(world)) == 2
 
     asyncio.run(story())
 
