@@ -46,7 +46,7 @@ ADDRESS = f"https://wharfinger.dev/schemas/{VERSION}"
 
 
 def without(model: type, *names: str, **changed: Any) -> Any:
-    """The fields of a dataclass as a plain value that lacks some of them and has others changed."""
+    """The fields of a struct as a plain value that lacks some of them and has others changed."""
     kept = {name: hint for name, hint in get_type_hints(model).items() if name not in names}
     plain: Any = TypedDict(f"Plain{model.__name__}", kept | changed)  # type: ignore[operator]
     plain.__doc__ = model.__doc__

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
+
+from msgspec.structs import replace
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy

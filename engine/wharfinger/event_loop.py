@@ -22,10 +22,11 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
+
+from msgspec import Struct
 
 from wharfinger.framework.ports import Clock
 
@@ -65,8 +66,7 @@ WINDOW = 1.0
 """Seconds to which the ends of backoffs are aligned, so that pods that become ready within one window are tried in order of priority."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class Backoff(Struct, frozen=True, kw_only=True):
     """Seconds to wait: `initial` after the first failure, twice as long after each further one, never more than `most`.
 
     As in kube-scheduler 1.36 (pkg/scheduler/backend/queue/backoff_queue.go).

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import msgspec
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from tests.load_source import load_source
@@ -276,4 +275,4 @@ def test_the_limit_ends_the_count(found, shape, most):
     if whole.more >= most:
         assert (room.more, room.at_least, room.stop) == (most, True, None)
     else:
-        assert dataclasses.replace(room, gains=()) == dataclasses.replace(whole, gains=())
+        assert structs.replace(room, gains=()) == structs.replace(whole, gains=())

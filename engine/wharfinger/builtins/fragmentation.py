@@ -19,11 +19,11 @@ how many devices fit and how much does not, once for all nodes, and then each re
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.builtins.signature import NOT_NEGATIVE, AtNode, AtRows, Rows, always
@@ -41,8 +41,7 @@ MAX_CELLS = 2**18
 # ── the plain definition ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """A node as the formula sees it: free CPU and memory, the free thousandths of each device, and the model of each."""
 
     cpu: float
@@ -117,8 +116,7 @@ def _with(context: AtNode, device: Device, workload: typed.Workload) -> float | 
 # ── the kernel ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(Struct, frozen=True):
     """A workload as columns: one row per request, and one row per distinct pair of thousandths and models in `milli` and `models`."""
 
     cpu: Numbers
@@ -151,8 +149,7 @@ def distinct_devices(workload: typed.Workload) -> tuple[tuple[float, frozenset[s
     return tuple(dict.fromkeys((request.milli, request.models) for request in workload.requests))
 
 
-@dataclass(frozen=True, slots=True)
-class _States:
+class _States(Struct, frozen=True):
     """Many nodes, or one node with each of several devices taken: a column each.
 
     `room` and `useless` have a row for each pair of the plan: how many devices have room, and the free thousandths of those without.

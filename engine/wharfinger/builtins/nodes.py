@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.builtins.signature import NOT_NEGATIVE, AtNode, AtRows, always, text
@@ -65,8 +65,7 @@ def pattern_fault(pattern: object) -> str | None:
     return None if found["effect"] is None else effect_fault(found["effect"] or "nothing behind the colon")
 
 
-@dataclass(frozen=True, slots=True)
-class TaintPattern:
+class TaintPattern(Struct, frozen=True):
     """The taints that a text means: what it leaves out may be anything."""
 
     key: str

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from wharfinger.language.semantics.bounds import Interval
@@ -81,15 +81,13 @@ Rows = slice | NDArray[np.intp]
 NO_POINTS: Mapping[str, NDArray[np.float64]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class AtMoment:
+class AtMoment(Struct, frozen=True):
     """A point in time: the context of functions that are evaluated for a pod alone (`for pods where`, `pods where`)."""
 
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class AtNode:
+class AtNode(Struct, frozen=True):
     """One candidate node; `memo` keeps values that are the same for all candidates. `placed`, `points` as in `AtRows`."""
 
     snapshot: Snapshot
@@ -105,8 +103,7 @@ class AtNode:
         return self.snapshot.now
 
 
-@dataclass(frozen=True, slots=True)
-class AtRows:
+class AtRows(Struct, frozen=True):
     """A set of candidate rows: `slice(None)` for all, or an index array. `placed`: the pod is on a node; selections leave it out there.
 
     `points` are those of Kubernetes' scores by plugin, each `(n_nodes,)` for all rows; empty where no score is computed.

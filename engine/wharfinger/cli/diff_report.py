@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from wharfinger.cli import question
 from wharfinger.explain.difference import Cause
@@ -28,8 +29,7 @@ Row = tuple[str, ...]
 AnyChange: TypeAlias = PodChange | GroupChange | DecisionChange
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Titles:
+class Titles(Struct, frozen=True, kw_only=True):
     """The names of the two sides."""
 
     before: str

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from wharfinger.cli import chosen_policies, streams
 from wharfinger.emit import Failed
@@ -153,8 +154,7 @@ def policy_paths(settings: Settings) -> list[str]:
     return list(dict.fromkeys(path for profile in settings.profiles for path in (*profile.policies, *profile.shadow_policies)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Struct, frozen=True, kw_only=True):
     """The samples of signals, and a sentence for each that could not be read."""
 
     samples: Mapping[str, Samples] = field(default_factory=dict)

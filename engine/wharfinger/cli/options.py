@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from msgspec import Struct
 
 from wharfinger.cli import completion
 from wharfinger.errors import UsageError, WharfingerError
@@ -227,8 +227,7 @@ def params(assignments: Sequence[str] | None) -> Mapping[str, str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """The kinds of words on a verb's command line.
 
     `lists` are options that take every word up to the next option, as a shell expands `--policy policies/*.policy`. `valued` are all

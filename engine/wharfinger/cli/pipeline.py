@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct
 
 import wharfinger
 from wharfinger.cli import streams
@@ -26,8 +27,7 @@ DOCUMENTATION = "WHARF_DOCS_URL"
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """The rule that a finding violates: its stable name, what it means, and its page in docs/ without the suffix."""
 
     name: str
@@ -37,8 +37,7 @@ class Rule:
     severity: Severity = Severity.ERROR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One finding: `others` are further places with a few words each, `suggestion` is text that fixes it in place of the span."""
 
     rule: Rule

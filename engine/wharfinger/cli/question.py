@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 import yaml
+from msgspec import Struct
 
 from wharfinger.cli import chosen_policies, live_cluster, options, streams
 from wharfinger.compiler.program import CompiledPolicy
@@ -62,8 +63,7 @@ class QuestionFlags:
     ] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """The objects that flags name, read and compiled; `pods` are those of `--pods`, in the order of the files."""
 
     policies: tuple[CompiledPolicy, ...]

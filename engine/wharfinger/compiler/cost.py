@@ -13,9 +13,10 @@ The limits are constants and not settings: a policy is accepted by every schedul
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
 
 from wharfinger.builtins import CATALOGUE, fragmentation, texts
 from wharfinger.compiler import pod_programs
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
 TYPICAL_PODS = 10_000  # in the example of messages
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(Struct, frozen=True, kw_only=True):
     """The maximum cost of a policy.
 
     `operations` and `kept` are per node, `selections` is the number of different selections, `asked` are operations for each placed pod.
@@ -83,8 +83,7 @@ def budget_of(authority: Authority) -> Budget:
     return NAMESPACE_BUDGET if authority.restricted else CLUSTER_BUDGET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selected:
+class Selected(Struct, frozen=True, kw_only=True):
     """One selection of placed pods: where it is written, how it is answered, and its operations for each pod.
 
     `captures`: it needs a value of the pod to be placed, so it is another selection for each such value.
@@ -111,16 +110,14 @@ class Selected:
         return self.counted if self.captures else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """A regular expression: the rule that it is matched for, and its instructions of RE2."""
 
     span: Span
     instructions: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
+class Amounts(Struct, frozen=True, kw_only=True):
     """The cost of some rules together.
 
     `operations` are per node at each decision, `kept` those computed only when a node object changes. `per_pod`: each pod is decided
@@ -158,16 +155,14 @@ class Amounts:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleCost(Amounts):
+class RuleCost(Amounts, frozen=True, kw_only=True):
     """The cost of one rule, including operations that it shares with others."""
 
     rule: str
     span: Span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost(Amounts):
+class Cost(Amounts, frozen=True, kw_only=True):
     """The cost of a policy: of each rule, and of all together, with shared operations counted once.
 
     `evicting` are the operations of its `preemption` for each placed pod that may be evicted, `grouping` those of its scope and its `group`
@@ -300,8 +295,7 @@ def _item_operations(outputs: Iterable[Node]) -> int:
     return total
 
 
-@dataclass(slots=True)
-class _Estimate:
+class _Estimate(Struct):
     module: Module
     selections: dict[int, Selected] = field(default_factory=dict)
     patterns: dict[int, Pattern] = field(default_factory=dict)

@@ -12,11 +12,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.builtins import texts
@@ -38,8 +39,7 @@ Items = Sequence[tuple[int, Item]]
 Points = Mapping[str, NDArray[np.float64]]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The place of an evaluation: a candidate node, and inside a selection a placed pod or a device."""
 
     row: int

@@ -11,9 +11,9 @@ fixed number of points, or nothing: then neither the points nor the weight of th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.language.ast import MissingAction, Normalize
@@ -38,8 +38,7 @@ def default_spread(kind: Kind) -> float:
     return SMALLEST_SPREADS.get(kind, 1e-9)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
+class Scaling(Struct, frozen=True, kw_only=True):
     """The conversion of a rule's raw values into points."""
 
     normalize: Normalize
@@ -48,8 +47,7 @@ class Scaling:
     missing_points: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """The values of all nodes that a node's points depend on: the lowest and highest value, and the mean of the points."""
 
     low: float

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
 
 from wharfinger.compiler import schedule
 from wharfinger.compiler.graph import leaves
@@ -33,8 +34,7 @@ MAX_NAME_LENGTH = 253
 """Characters of the name of a group, as Kubernetes allows them for a PodGroup: it is in events, conditions and log lines."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
+class Membership(Struct, frozen=True, kw_only=True):
     """The group of a pod: its name within the namespace, how many members are needed, and how long placed ones wait for others."""
 
     name: str

@@ -15,11 +15,11 @@ import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.builtins.signature import Rows
@@ -368,8 +368,7 @@ _COLUMNS_OF: WeakKeyDictionary[StringTable, WeakSet[StaticColumns]] = WeakKeyDic
 """The kept columns of all policies on each cluster."""
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     revision: int
     values: NDArray[Any]
 

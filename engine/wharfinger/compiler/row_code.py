@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from wharfinger.builtins.signature import AtNode
 from wharfinger.compiler.graph.operations import byte_code, expression
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
 
 
-@dataclass(frozen=True, slots=True)
-class RowCode:
+class RowCode(Struct, frozen=True):
     """The function `(frame, start, columns) -> answers`; `columns` are those of `static`, in order.
 
     `answers` holds the bits of each filter in `filters` and the raw value of each score in `scores` (NaN missing, +inf left out), at the

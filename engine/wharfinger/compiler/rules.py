@@ -7,8 +7,9 @@ value|present|when|weight|spread|points`, `tie i value|present`, `base i`. The `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from wharfinger.builtins.texts import TextOrder
 from wharfinger.builtins.texts import ordered as ordered_version
@@ -31,8 +32,7 @@ DEFAULT_TIMEOUT = 300.0
 HEAVIEST = 1e9  # times 100 points, float64 still distinguishes millionths, the default quantum
 
 
-@dataclass(frozen=True, slots=True)
-class Bit:
+class Bit(Struct, frozen=True):
     """One way to fail a filter: a clause that is false, or (`missing`) one whose missing value rejects the node.
 
     A `clause` of None means all clauses beyond the 64 bits.
@@ -43,8 +43,7 @@ class Bit:
     volatility: Volatility
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """The common base of filters, scores and tie keys; each of the `metrics` that it uses may suspend it.
 
     `plan` computes the rule's parts; if the rule is `guarded`, its last output is true where the rule applies. A guard that reads the pod
@@ -61,23 +60,20 @@ class Rule:
     optional: bool  # the second output is true where the first is present
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledFilter(Rule):
+class CompiledFilter(Rule, frozen=True, kw_only=True):
     """A filter; bit k of its result is `bits[k]`."""
 
     bits: tuple[Bit, ...]
     clauses: tuple[typed.Clause, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledPermit(CompiledFilter):
+class CompiledPermit(CompiledFilter, frozen=True, kw_only=True):
     """A `permit`: a filter that is evaluated for the chosen node, for at most `timeout` seconds."""
 
     timeout: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledScore(Rule):
+class CompiledScore(Rule, frozen=True, kw_only=True):
     """A score; `min_spread` is in the unit of the raw value, `missing_points` in points.
 
     `plugins` are the scores of Kubernetes whose points it reads.
@@ -93,21 +89,18 @@ class CompiledScore(Rule):
     plugins: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledDevicePreference(Rule):
+class CompiledDevicePreference(Rule, frozen=True, kw_only=True):
     """A `prefer device`; its value has one entry per device."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledTieKey(Rule):
+class CompiledTieKey(Rule, frozen=True, kw_only=True):
     """A key of the tie break; `texts` is the order of the values if they are texts or versions, and not numbers."""
 
     descending: bool
     texts: TextOrder | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseWeight:
+class BaseWeight(Struct, frozen=True, kw_only=True):
     """The settings of a policy for one score plugin of Kubernetes; a weight of None does not change the weight."""
 
     plugin: str

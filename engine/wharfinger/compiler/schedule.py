@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from wharfinger.builtins.signature import AtRows
 from wharfinger.compiler import selections
@@ -29,8 +30,7 @@ FRAME, POD, STRINGS, CIRCUMSTANCES = range(4)  # registers that are given, not c
 GIVEN = {leaves.POD: POD, leaves.STRINGS: STRINGS, leaves.CIRCUMSTANCES: CIRCUMSTANCES}
 
 
-@dataclass(frozen=True, slots=True)
-class StaticPart:
+class StaticPart(Struct, frozen=True):
     """A subexpression that only node objects change: its column is kept for all rows between evaluations.
 
     `depends` are the registers of the values it takes from the pod; `of_pod`: it reads the pod itself. One that differs between pods of a
@@ -44,8 +44,7 @@ class StaticPart:
     own: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """The changes outside of its own row that affect a plan.
 
     Counts of selections (computed by `steps`, as what is known of `groups`), metrics and the time if it is `timed`, and the labels of
@@ -59,8 +58,7 @@ class Watch:
     namespaces: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RowStep:
+class RowStep(Struct, frozen=True):
     """A step for one row: register `register` becomes `function` of the registers `arguments` (if `framed`, of an `AtNode` first).
 
     If it is `lasting`, the register may be filled already.
@@ -74,8 +72,7 @@ class RowStep:
     lasting: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The steps that compute some nodes: `steps` for any rows, or `rest` for all rows after the static parts were looked up.
 
     `one_row` is `rest` for one row in plain Python; None if an operation has no such form. `hazardous` plans contain operations that may
@@ -95,8 +92,7 @@ class Plan:
     domains: tuple[str, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(Struct, frozen=True, kw_only=True):
     """A scheduled module: the initial registers, the steps that a pod fills in, and a plan for each group of roots.
 
     `table_steps` fill in what is the same for all pods on one cluster: tables of its strings, which are as long as there are strings.

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from wharfinger.builtins.signature import AtRows
 from wharfinger.compiler.graph import leaves, operations
@@ -40,8 +40,7 @@ class Lookup(Enum):
     SCAN = "all placed pods, for each decision"
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """A selection that was taken apart.
 
     `others` is what is counted of pods for which no comparison holds, `few` what is counted of the pods that the comparisons find (if there
@@ -61,8 +60,7 @@ class Parts:
         return (*self.others, *self.few, *self.by, *self.captured)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(Struct, frozen=True):
     outputs: int
     comparisons: int
     of_classes: bool
@@ -179,8 +177,7 @@ def _assuming(graph: Graph, outputs: Sequence[Node], known: Mapping[int, bool]) 
     return tuple(done.get(output.number, output) for output in outputs)
 
 
-@dataclass(frozen=True, slots=True)
-class ItemProgram:
+class ItemProgram(Struct, frozen=True):
     """A computation about one placed pod.
 
     `captures` are the earlier values it needs, in order. `text` is equal for equal programs of any policies. `function` takes the captured

@@ -7,10 +7,10 @@ and titles. The result accepts the same objects, as long as they have no nulls.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 from pydantic import BaseModel
 
 from wharfinger.crd import GROUP, MANAGED_BY, MANAGER, VERSION
@@ -93,8 +93,7 @@ _HEADER = "# Made from the models in engine/wharfinger/crd by `make docs`.\n"
 _AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class Definition(Struct, frozen=True, kw_only=True):
     """One kind: its models and how it is served. A column is (name, type, JSON path); `rules` are CEL rules over the whole object."""
 
     kind: str

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
+from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationInfo
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
@@ -25,16 +25,14 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Struct, frozen=True):
     """The flag of `wharf run` that sets a field, such as `--port` or `--leader-elect/--no-leader-elect`."""
 
     name: str
     metavar: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A field of the settings: its path, with `[]` after a list and `<name>` for a key of a mapping, and the type of its values."""
 
     path: tuple[str, ...]

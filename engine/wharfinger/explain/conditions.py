@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from wharfinger.builtins.signature import NO_POINTS
 from wharfinger.compiler.interpreter import Interpreter, Outcome, Points
@@ -36,8 +37,7 @@ ITEMS = frozenset({Shape.ITEM, Shape.DEVICE})
 Evaluate = Callable[[typed.Expr], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """The printed value of the sub-expression that starts at a 1-based line and column."""
 
     line: int

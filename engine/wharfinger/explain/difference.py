@@ -7,9 +7,10 @@ between the two nodes is computed on both sides. Scores where it has changed are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.framework.evaluation.decision import Decision
@@ -38,8 +39,7 @@ class Kind(Enum):
     GROUP = "group"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleAnswer:
+class RuleAnswer(Struct, frozen=True, kw_only=True):
     """The answer of a rule on one side. `present` is False where that side has no such rule for the pod.
 
     `sentences` are why a filter rejects `Cause.node`; empty where it passes. `points` are what a score adds (weight × points) at the node
@@ -54,8 +54,7 @@ class RuleAnswer:
 ABSENT = RuleAnswer(present=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(Struct, frozen=True, kw_only=True):
     """A rule that makes a difference, with its values on both sides.
 
     `node` is the node that a filter is about; `nodes` are the nodes chosen before and after, None where there is none.

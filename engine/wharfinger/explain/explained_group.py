@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from wharfinger.errors import UnknownObject, printable
 from wharfinger.event_loop import at_once
@@ -26,8 +27,7 @@ HAS_A_PLACE = "has a place"
 """The state of a group that waits and would be placed now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(Struct, frozen=True, kw_only=True):
     """A member of a group: `state` is `placed`, `would go here`, `waits`, or why it is held back; `node` is None where it has none."""
 
     pod: str
@@ -35,8 +35,7 @@ class Member:
     node: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedGroup:
+class ExplainedGroup(Struct, frozen=True, kw_only=True):
     """The placement of a group now, or the reasons against it.
 
     `state` is that of a result, or `has a place`. `terms` are sentences about what holds for it. `domains` say what each takes of the

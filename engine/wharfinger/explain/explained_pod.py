@@ -10,9 +10,9 @@ become of it alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wharfinger.event_loop import at_once
@@ -34,16 +34,14 @@ from wharfinger.model.state.snapshot import Snapshot
 MAX_PARTS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
+class Remedy(Struct, frozen=True, kw_only=True):
     """The changes by which a node would be chosen, or at least be feasible."""
 
     node: str
     sentences: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedPod:
+class ExplainedPod(Struct, frozen=True, kw_only=True):
     """The explanation, notes on the pod, and what would have to change for the nearest nodes and the requested nodes.
 
     `bound_to` is the node that the pod is on; "" for one that waits. `group` is the key of its group, "" for a pod without one.

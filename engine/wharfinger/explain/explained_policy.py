@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from wharfinger.compiler import cost
 from wharfinger.compiler.cost import Cost
@@ -36,8 +37,7 @@ MAX_PODS = 100
 MAX_EXAMPLES = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Governed:
+class Governed(Struct, frozen=True, kw_only=True):
     """The pods that a policy governs, of all pods; `waiting` of them have no node. `examples` are some of them."""
 
     pods: int
@@ -46,8 +46,7 @@ class Governed:
     examples: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RejectingFilter:
+class RejectingFilter(Struct, frozen=True, kw_only=True):
     """A filter of the policy: it rejects `nodes` for `pods` of the pods looked at.
 
     `example` is one of these as (pod, node), with the sentences for it; None if the filter rejects no node.
@@ -60,8 +59,7 @@ class RejectingFilter:
     sentences: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodDifference:
+class PodDifference(Struct, frozen=True, kw_only=True):
     """A pod for which the policy makes a difference: the nodes chosen without it and with it, and its rules that cause this."""
 
     pod: str
@@ -70,8 +68,7 @@ class PodDifference:
     causes: tuple[Cause, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedPolicy:
+class ExplainedPolicy(Struct, frozen=True, kw_only=True):
     """The report. `scope` is the condition of `for pods where`, None for all pods. `suspended` are sentences about metrics without a say.
 
     `looked_at` is the number of pods that were decided about, on `nodes` nodes.
@@ -175,8 +172,7 @@ def _sample(pods: Sequence[PodView]) -> list[PodView]:
     return [pod for *_, pod in sorted(keyed, key=lambda entry: entry[:3])[:MAX_PODS]]
 
 
-@dataclass(slots=True)
-class _Rejections:
+class _Rejections(Struct):
     """The rejections of one filter among the examined pods."""
 
     nodes: Mask

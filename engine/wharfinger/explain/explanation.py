@@ -8,9 +8,9 @@ requested nodes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.explain import policy_warnings, remedies
@@ -26,8 +26,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One filter, in the order in which filters run.
 
     `alone` nodes pass it by itself, `so_far` pass it and every filter above. `reasons` counts the nodes it rejects by reason. `example` is
@@ -45,8 +44,7 @@ class Step:
     details: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """The verdict of one filter on one node: `sentences` are empty where the node passes; `values` show operands or devices."""
 
     rule: str
@@ -59,8 +57,7 @@ class Verdict:
         return not self.sentences
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeReport:
+class NodeReport(Struct, frozen=True, kw_only=True):
     """All verdicts and scores of one node. `totals` by tier and `scores` are empty where the node is not feasible."""
 
     node: str
@@ -74,8 +71,7 @@ class NodeReport:
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Struct, frozen=True, kw_only=True):
     """The report about one decision.
 
     `nearest` are the rejected nodes with the fewest rejecting filters; `top` the best feasible ones; `asked` those that the caller named.

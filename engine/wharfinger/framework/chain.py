@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from wharfinger.errors import UsageError
 from wharfinger.framework import extension, plugin_calls
 from wharfinger.framework.chain_settings import ChainConfig, arguments
@@ -43,8 +45,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(Struct, frozen=True, kw_only=True):
     """A plugin as the chain uses it; `weight` is None if it does not score."""
 
     plugin: extension.Plugin
@@ -63,8 +64,7 @@ MAX_LINEUPS = 1_000
 """Lineups that a chain keeps: pods with other labels may be governed by any part of many policies."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Possible:
+class _Possible(Struct, frozen=True, kw_only=True):
     """The policies that may govern the pods of a namespace: those of the cluster and its own, which are no cost for other namespaces.
 
     `rules` are (the index among the rules of the chain, the policy). `varying` are those for which two pods of one template, or one pod in

@@ -12,10 +12,10 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pydantic
+from msgspec import Struct, field
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from wharfinger.errors import UnknownObject, UsageError
@@ -96,8 +96,7 @@ def known(name: str, names: Collection[str]) -> None:
 # ── what is wrong with a document, in words ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(Struct):
     """The findings of reading a document: faults make it invalid, notes do not. Each is `path: sentence`."""
 
     faults: list[str] = field(default_factory=list)

@@ -9,7 +9,6 @@ reads labels of namespaces: once the policy no longer governs the pod, none of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Flag, auto
 from typing import TYPE_CHECKING
 
@@ -172,8 +171,7 @@ _EVENT_OF_ATTRIBUTE = {
 _EVENT_OF_VOLATILITY = {Volatility.STATIC: NODE, Volatility.ROW: NODE | POD, Volatility.TIMED: ANY, Volatility.GLOBAL: ANY}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wakes:
+class Wakes(Struct, frozen=True, kw_only=True):
     """The `events` that may help a rejected pod; for labels and annotations only these `keys` (None: any)."""
 
     events: ClusterEvent

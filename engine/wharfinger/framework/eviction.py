@@ -8,9 +8,10 @@ cluster itself does not change.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
+
+from msgspec import Struct
 
 from wharfinger.errors import InvalidObject
 from wharfinger.language.semantics.catalogue import Volatility
@@ -75,8 +76,7 @@ def _selector(budget: objects.PodDisruptionBudget) -> matching.Selector:
         return matching.NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Evictable:
+class Evictable(Struct, frozen=True):
     """The placed pods that may be evicted for one pod: those that all `rules` are true for; `policies` are the names of their policies.
 
     `depends` is what the answers depend on of the circumstances: they are the same where it is equal.

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -178,8 +178,7 @@ class Trial(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
+class Rejection(Struct, frozen=True, kw_only=True):
     """The rejected nodes of a failed cycle, for PostFilter. Arrays are `(n_nodes,) bool` in row order.
 
     `unresolvable`: nodes where no removal of pods would help. `trial` runs the filters on one node with supposed pods. `evictable` are the
@@ -194,8 +193,7 @@ class Rejection:
     evictable: Evictable = ANYONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostFilterOutcome:
+class PostFilterOutcome(Struct, frozen=True, kw_only=True):
     """The answer of PostFilter: the node to be freed and the pods that must leave it, or a message why it cannot help.
 
     `deallocate` is a claim to lose its allocation, `delete` one to be deleted, so that another attempt may succeed. If the plugin `failed`,
@@ -276,8 +274,7 @@ class ReservePlugin(Plugin, ABC):
         """Undoes `reserve`. Must be idempotent and must not fail."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permission:
+class Permission(Struct, frozen=True, kw_only=True):
     """Permit's answer: `approved`, denied with a reason, or (neither) to be called again for at most `wait_seconds`."""
 
     approved: bool = True

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
 
@@ -47,8 +47,7 @@ _ONLY_RUNNING = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiles:
+class Profiles(Struct, frozen=True, kw_only=True):
     """The settings of each scheduler name, and `path: …` notes about fields without effect."""
 
     settings: Mapping[str, ChainConfig]

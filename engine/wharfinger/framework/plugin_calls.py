@@ -13,10 +13,11 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.errors import PluginContractError, PluginFault
@@ -45,8 +46,7 @@ if TYPE_CHECKING:
 # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True)
-class Effort:
+class Effort(Struct):
     """The work of a rule so far: nodes it was evaluated on, nodes it rejected among these, and seconds."""
 
     evaluated: int = 0

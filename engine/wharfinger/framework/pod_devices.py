@@ -9,11 +9,11 @@ their own order. No policy allows a device that is not allowed without it. The p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
 
 from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.framework.prepared import Attempt, Shared
@@ -57,8 +57,7 @@ def preferred(attempt: Attempt, row: int) -> Sequence[Device] | None:
     return None if orders is None else orders.order(attempt, row)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenDevice:
+class GivenDevice(Struct, frozen=True, kw_only=True):
     """A device that a pod gets.
 
     `claim` is `namespace/name`; "" without a claim, or if the scheduler has yet to make it. `request` is the purpose of the device: the

@@ -7,7 +7,6 @@ in-memory cluster of the tests. Everything runs on one event loop, so no locks a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -113,8 +112,7 @@ class Binder(Protocol):
         """Binds the pod with this uid to the node; raises `BindFailed`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class Condition(Struct, frozen=True, kw_only=True):
     """A condition of a pod's status; the writer adds the times of probe and transition."""
 
     type: str

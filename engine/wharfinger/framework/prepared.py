@@ -25,11 +25,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.model.columns.arrays import distinct
@@ -55,8 +55,7 @@ MAX_REASONS = 64
 MAX_NODE_SCORE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """The reason why a node is rejected, in Kubernetes' words.
 
     `resolvable`: removing pods from the node could change the answer (Kubernetes' `Unschedulable`); otherwise preemption does not help
@@ -119,8 +118,7 @@ Affected = Rows | Outdated | None
 """Answer of `affected`: the rows that may differ, None for no rows, or `OUTDATED`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(Struct, frozen=True):
     """Answer of a plugin: it does not apply to the pod.
 
     A TIMED or GLOBAL plugin is called again after each change, unless `is_valid` is given and true for the changed cluster.
@@ -138,8 +136,7 @@ SKIP_ALWAYS = Skip(lambda _: True)
 """The plugin does not apply to the pods of this template, whatever happens to the cluster."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     """Answer of a filter plugin: no node can take the pod, for these reasons. An unresolvable reason ends the cycle at once."""
 
     reasons: tuple[Reason, ...]
@@ -154,8 +151,7 @@ class Rejected:
         return OUTDATED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimAllocation:
+class ClaimAllocation(Struct, frozen=True, kw_only=True):
     """An allocation for a claim of a pod on its node, neither counted nor written yet.
 
     A claim for extended resources is not written yet either, and `request_mappings` go to the status of the pod.
@@ -261,8 +257,7 @@ class PreparedScore(ABC):
         return OUTDATED
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultNormalize:
+class DefaultNormalize(Struct, frozen=True):
     """`DefaultNormalizeScore` (pkg/scheduler/framework/plugins/helper/normalize_score.go, 1.36): the highest raw score becomes 100.
 
     With `reverse` the lowest is best: 100 minus that. Raw scores are not negative.

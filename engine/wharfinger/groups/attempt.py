@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
 
 from wharfinger.groups.placing import placing
 from wharfinger.groups.preempting import PreemptionAnswer, no_victims, preempting
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """The result for a group, and the nodes of its placed members in the order in which they are assumed.
 
     `without` are the members that were tried and get none; `answer` is None where members are missing. `freed` is the preemption for a
@@ -45,7 +45,7 @@ class Attempt:
         if self.freed is None or self.group is None:
             return self
         victims = tuple(pod.key for pod in self.freed.victims)
-        return _placed(self.group, self.freed.placement, dataclasses.replace(answered(self.group, self.freed.placement), victims=victims))
+        return _placed(self.group, self.freed.placement, structs.replace(answered(self.group, self.freed.placement), victims=victims))
 
 
 def attempt(  # noqa: PLR0913 — the keyword is about what may be done for the group
@@ -62,7 +62,7 @@ def attempt(  # noqa: PLR0913 — the keyword is about what may be done for the 
     why = missing_members(index, key, held)
     if group is None or why:
         return Attempt(result=awaiting(index, key, why), without=tuple(pods))
-    asked = dataclasses.replace(group, waiting=tuple(pods))
+    asked = structs.replace(group, waiting=tuple(pods))
     with without_nominations(state, asked.waiting):
         answer = yield from placing(decider, state, asked)
     result = answered(asked, answer, held)
@@ -72,7 +72,7 @@ def attempt(  # noqa: PLR0913 — the keyword is about what may be done for the 
     if preempt and isinstance(answer, Impossible):
         freed = yield from _preemption(decider, state, index, asked)
         if not isinstance(freed, Preemption):
-            result = dataclasses.replace(result, message=f"{result.message}. {freed.message}")
+            result = structs.replace(result, message=f"{result.message}. {freed.message}")
     found = freed if isinstance(freed, Preemption) else None
     return Attempt(result=result, without=tuple(pods), answer=answer, freed=found, group=asked)
 

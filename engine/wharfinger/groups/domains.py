@@ -8,10 +8,10 @@ required ones are left.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
+class Domain(Struct, frozen=True):
     """Nodes that a group may be placed on together: `rows` (n,) intp ascending, and their common values by topology key."""
 
     labels: Mapping[str, str]
@@ -99,8 +98,7 @@ CHANGES_PER_STEP = 20
 """Pods that are taken from a state, or put back, in one step."""
 
 
-@dataclass(slots=True)
-class DomainPlacement:
+class DomainPlacement(Struct):
     """The placement in one domain: members with their nodes in order, and the members left."""
 
     domain: Domain

@@ -14,8 +14,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wharfinger.groups.terms import Disruption, Group, GroupTerms, Level
 from wharfinger.model import objects
@@ -107,8 +109,7 @@ def narrowed(terms: GroupTerms, policy: GroupTerms) -> GroupTerms:
     )
 
 
-@dataclass(slots=True)
-class _Members:
+class _Members(Struct):
     by_uid: dict[str, PodView] = field(default_factory=dict)
     placed: set[str] = field(default_factory=set)
     by_spec: set[str] = field(default_factory=set)

@@ -12,10 +12,10 @@ Between two steps some members may be assumed on the state. Pass a copy (`Follow
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.framework.plugins.pods import affinity_terms

@@ -20,10 +20,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from wharfinger.framework.eviction import Budgets, Evictable
 from wharfinger.framework.plugins.default_preemption import OFFSET, has_lower
@@ -53,8 +53,7 @@ _NO_VICTIMS = Impossible(nearest=(), message=f"preemption: {NO_VICTIMS}")
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """Pods that leave together: one pod, or all pods of a group that is disrupted as a whole."""
 
     pods: tuple[tuple[PodView, str, bool], ...]  # with their nodes, and True for those that are assumed
@@ -69,8 +68,7 @@ class Unit:
         return -self.priority, not self.in_group, -size, started, self.pods[0][0].key
 
 
-@dataclass(frozen=True, slots=True)
-class _Freed:
+class _Freed(Struct, frozen=True):
     """The pods that have to leave for a placement."""
 
     placement: Placed

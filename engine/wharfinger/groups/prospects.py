@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Hashable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from wharfinger.groups.domains import CHANGES_PER_STEP, Domain, Tentative, domains, of_rows
 from wharfinger.groups.exact import member_classes
@@ -87,8 +87,7 @@ def _fit(tentative: Tentative, domain: Domain, members: list[PodView]) -> Genera
         tentative.forget_all()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class Expected(Struct, frozen=True, kw_only=True):
     """A placement that is free once other pods have ended; `at` is the latest time of their end, or None if it is not known."""
 
     placement: Placed

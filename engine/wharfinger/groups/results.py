@@ -13,11 +13,11 @@ Source: submitPodGroupAlgorithmResult and updatePodGroupCondition, pkg/scheduler
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
 
 from wharfinger.framework.ports import Condition, condition_message
 from wharfinger.groups.membership import GroupIndex
@@ -44,8 +44,7 @@ class GroupState(Enum):
     """No place was found within the budget of the search, and none was shown to be impossible."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupResult:
+class GroupResult(Struct, frozen=True, kw_only=True):
     """The outcome of an attempt to place a group, with its members.
 
     `members` are all that are known, `placed` those with a node in the end. `message` is the reason why others have none; "" if all have

@@ -6,9 +6,10 @@ The terms are the same from every source: a PodGroup (`scheduling.k8s.io/v1alpha
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -24,16 +25,14 @@ class Disruption(Enum):
     GROUP = "PodGroup"
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """A level of topology within which all members of a group must (or should) be: nodes with one value of the label `key`."""
 
     key: str
     required: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupTerms:
+class GroupTerms(Struct, frozen=True, kw_only=True):
     """The requirements of a group.
 
     `min_count`: how many members must be placed before any of them is bound; 0 for a group without that condition (`basic`). `levels` are
@@ -54,8 +53,7 @@ class GroupTerms:
     reserve: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(Struct, frozen=True, kw_only=True):
     """A group at one time: its key (`namespace/name`), its terms, and its members; `placed` are bound or assumed, with their nodes."""
 
     key: str
@@ -74,8 +72,7 @@ class Group:
         return {pod.template: pod for pod in self.waiting}.values()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DomainFit:
+class DomainFit(Struct, frozen=True, kw_only=True):
     """The number of members that a domain takes at once (`fits` of `wanted`), and what stops the next one: message → number of nodes.
 
     `at_most`: it takes no more than `fits`, and perhaps fewer.
@@ -89,8 +86,7 @@ class DomainFit:
     at_most: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class Placed(Struct, frozen=True, kw_only=True):
     """A placement: node by uid, in the order in which the members were assumed; `left` are members beyond the minimum without a place."""
 
     nodes: Mapping[str, str]
@@ -98,16 +94,14 @@ class Placed:
     left: tuple[PodView, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Impossible:
+class Impossible(Struct, frozen=True, kw_only=True):
     """A proof that the group cannot be placed now; `nearest` are the domains that take most members, best first."""
 
     nearest: tuple[DomainFit, ...]
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotFound:
+class NotFound(Struct, frozen=True, kw_only=True):
     """No placement was found within the budget of the search (`steps` of work), and none was shown to be impossible."""
 
     nearest: tuple[DomainFit, ...]
@@ -115,8 +109,7 @@ class NotFound:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preemption:
+class Preemption(Struct, frozen=True, kw_only=True):
     """A placement that is free once the victims have left, the most important victim first; `violations`: those that break a budget."""
 
     placement: Placed

@@ -10,9 +10,9 @@ The turn of a group is that of its first member, as in kube-scheduler 1.36, whic
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wharfinger.groups.membership import GroupIndex, group_index, rule_of_policies
@@ -26,8 +26,7 @@ Key: TypeAlias = Callable[["Chain", PodView], tuple[Any, ...]]
 """Returns the place of a pod in an order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(Struct, frozen=True, kw_only=True):
     """The unit that the queue tries at once: one pod, or the waiting members of a group, in the order in which they are tried.
 
     `group` is the key of the group, None for a pod without one.

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain, with_policies
@@ -19,8 +20,7 @@ from wharfinger.framework.policy_status import Mode
 from wharfinger.framework.rules import lineup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """A policy that is to decide in some profiles: with its candidate, or else with the version that held before.
 
     `place` orders claims (source, key); `since` is when it began to hold, perhaps before a restart; 0 for a new one.
@@ -40,16 +40,14 @@ class Claim:
         return self.candidate.authority.namespace is not None, not goes_on, self.since, self.place
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Struct, frozen=True, kw_only=True):
     """The version that holds for a claim, None for none, and why it is not the candidate ("" if it is)."""
 
     policy: CompiledPolicy | None
     conflict: str = ""
 
 
-@dataclass(slots=True)
-class _Taken:
+class _Taken(Struct):
     """The versions that hold in one profile, as far as they have been chosen."""
 
     by_name: dict[tuple[bool, str], CompiledPolicy] = field(default_factory=dict)
@@ -103,8 +101,7 @@ def _conflict(claim: Claim, policy: CompiledPolicy, of_profiles: Sequence[_Taken
     return next((sentence for there in of_profiles if (sentence := there.conflict(claim.mode, policy))), "")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActivePolicies:
+class ActivePolicies(Struct, frozen=True, kw_only=True, dict=True):
     """The chain of each profile, and for each shadow policy of a profile the chain that there would be if it decided."""
 
     chains: Mapping[str, Chain]

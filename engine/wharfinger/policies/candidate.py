@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
@@ -68,8 +68,7 @@ def own_params(policy: typed.Policy, params: Mapping[str, Any]) -> dict[str, Any
     return own | {name: params[f"{policy.name}.{name}"] for name in declared if f"{policy.name}.{name}" in params}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sample:
+class Sample(Struct, frozen=True, kw_only=True, dict=True):
     """Some nodes with their pods, and pods that wait. `whole`: these are all nodes of the cluster."""
 
     nodes: tuple[objects.Node, ...]
@@ -156,8 +155,7 @@ def _rejects_all(policy: CompiledPolicy, sample: Sample, pod: PodView) -> str:
     return f"{policy.name} rejects {nodes} for every pod it was tried with, such as {pod.key}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class Version(Struct, frozen=True, kw_only=True):
     """A policy that has passed every step, and the texts from which it can be built again (`needed`, by name)."""
 
     policy: CompiledPolicy
@@ -165,8 +163,7 @@ class Version:
     needed: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """The outcome of building a text.
 
     `title` is the policy's name if it could be read; `silent`: the text is no policy and need not be one.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import z3
+from msgspec import Struct
 
 from wharfinger.language.semantics.catalogue import Attribute, Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind
@@ -55,8 +56,7 @@ def of_pod(path: str, subject: Subject, *, keyed: bool = False) -> Attribute:
     return next(each for each in POD_ATTRIBUTES if each.path == path and each.subject is subject and each.keyed is keyed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class Slot(Struct, frozen=True, kw_only=True):
     """Equal placed pods on one node of an example; `number` is how many there are."""
 
     owner: str
@@ -64,8 +64,7 @@ class Slot:
     number: Any
 
 
-@dataclass(slots=True, kw_only=True)
-class Application:
+class Application(Struct, kw_only=True):
     """A function of strings where it is applied."""
 
     scalar: Callable[..., Any]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
 from wharfinger.model import objects
@@ -21,8 +21,7 @@ TRACE = "openb:"
 EXAMPLE = "example:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(Struct, frozen=True, kw_only=True):
     """A cluster's state and the pods that wait for a node, with what was left out while reading.
 
     `ignored` counts kinds that no decision needs; `skipped` are sentences about objects that were left out because they are invalid.

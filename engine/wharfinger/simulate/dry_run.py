@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from wharfinger.event_loop import at_once
 from wharfinger.explain.conditions import PolicyExplainer
@@ -32,8 +33,7 @@ from wharfinger.simulate.placing import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceUse:
+class ResourceUse(Struct, frozen=True, kw_only=True):
     """Requests against allocatable, summed over nodes; cpu in millicores, memory in bytes."""
 
     resource: str
@@ -46,8 +46,7 @@ class ResourceUse:
         return self.requested / self.allocatable if self.allocatable else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Utilisation:
+class Utilisation(Struct, frozen=True, kw_only=True):
     """The use of every resource that some node offers, the pods placed, and the nodes that hold at least one of them."""
 
     nodes: int
@@ -81,8 +80,7 @@ def _use(snapshot: Snapshot, name: str) -> ResourceUse:
     return ResourceUse(resource=name, requested=sum(snapshot.requested[row].tolist()), allocatable=sum(snapshot.allocatable[row].tolist()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodResult:
+class PodResult(Struct, frozen=True, kw_only=True):
     """The decision about one pod.
 
     `reasons` counts nodes by the reason of their rejection, only where the pod found none; `totals` are by tier. `victims` are the pods
@@ -104,8 +102,7 @@ class PodResult:
     group: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReasonCount:
+class ReasonCount(Struct, frozen=True, kw_only=True):
     """The number of unplaced pods with a reason, and of those with no other reason."""
 
     reason: str
@@ -113,8 +110,7 @@ class ReasonCount:
     only: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DryRun:
+class DryRun(Struct, frozen=True, kw_only=True):
     """A finished dry run. `after` is None in INDEPENDENT mode, where nothing is placed.
 
     `results` are in the order in which the pods of `pods` were tried. `groups` are the groups that these belong to, in the order of their

@@ -8,8 +8,9 @@ app, disk, GPUs. The same size gives the same objects on every machine.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from wharfinger.model.node_labels import HOSTNAME, ZONE
 
@@ -21,8 +22,7 @@ APPS = ("web", "checkout", "search", "mail", "reports")
 PER_NODE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """Nodes that are alike."""
 
     cpus: int

@@ -11,10 +11,10 @@ or none.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wharfinger.framework.chain import Chain
@@ -43,8 +43,7 @@ class Mode(Enum):
     INDEPENDENT = "independent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome(Generic[Seen]):
+class Outcome(Struct, Generic[Seen], frozen=True, kw_only=True):
     """The decision about one pod, the pods that were evicted for it, and what `watch` returned while the snapshot was current."""
 
     decision: Decision
@@ -143,8 +142,7 @@ class World(Protocol):
         """Let a placed pod leave its node."""
 
 
-@dataclass(slots=True)
-class Direct:
+class Direct(Struct):
     """A state that keeps what happens."""
 
     state: ClusterState

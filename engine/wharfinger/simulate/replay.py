@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.event_loop import at_once
@@ -54,8 +54,7 @@ def others(policies: Callable[[Chain], Sequence[CompiledPolicy]], profile: str |
     return other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """A part of a decision that a replay did not reproduce; `pod` is the pod's key, or `group` and that of a group."""
 
     place: Place
@@ -68,8 +67,7 @@ class Difference:
         return f"{self.place}: {self.pod}: {self.part} was {self.recorded!r}, and is {self.found!r} now"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """A decision that other policies make otherwise: the recorded node, the other node (None: no node), and the reasons.
 
     `nominated` and `other_nominated` are the nodes on which preemption makes room, where there is no node. For a group, `pod` is as in
@@ -88,8 +86,7 @@ class Change:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class Replayed(Struct, frozen=True, kw_only=True):
     """One decision, or search for a `group`, made again; `difference` and `change` are None where there is none."""
 
     pod: str

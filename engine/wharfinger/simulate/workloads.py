@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.model import objects
@@ -95,8 +95,7 @@ def assume(state: ClusterState, _pod: PodView, decision: Decision) -> None:
         state.assume(decision.assigned, decision.node)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class Workload(Struct, frozen=True, kw_only=True):
     """A cluster, the pods to place on it in order, and the change after each decision."""
 
     state: ClusterState
@@ -104,8 +103,7 @@ class Workload:
     after_decision: AfterDecision = assume
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class Size(Struct, frozen=True, kw_only=True):
     """The number of nodes, pods and templates of a workload."""
 
     nodes: int
@@ -129,8 +127,7 @@ def _churn(size: Size) -> Workload:
     return Workload(state=state, pods=waiting, after_decision=_Churn(deque(_running(size))))
 
 
-@dataclass(slots=True)
-class _Churn:
+class _Churn(Struct):
     """Deletes the oldest pod for each one placed."""
 
     alive: deque[PodView] = field(default_factory=deque)

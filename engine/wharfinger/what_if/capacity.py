@@ -20,8 +20,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, without_rule
@@ -41,8 +43,7 @@ MAX_DECISIONS = 8_000
 """Decisions after which no further change is tried."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LessOf:
+class LessOf(Struct, frozen=True, kw_only=True):
     """A change: each pod requests `amount` less of a resource, in the scheduler's units; `text` is the amount as Kubernetes writes it."""
 
     resource: str
@@ -53,8 +54,7 @@ class LessOf:
         return f"at {self.text} less {self.resource}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WithoutRule:
+class WithoutRule(Struct, frozen=True, kw_only=True):
     """A change: without the filter of a policy that is named (`policy/rule`)."""
 
     rule: str
@@ -66,8 +66,7 @@ class WithoutRule:
 Change = NodesLike | LessOf | WithoutRule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
+class Gain(Struct, frozen=True, kw_only=True):
     """The number of pods or groups that a change adds; `at_least` if the limit of pods ended the count."""
 
     change: Change
@@ -75,8 +74,7 @@ class Gain:
     at_least: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Struct, frozen=True, kw_only=True):
     """The number of pods on a node, or on the nodes with one value of a label (None: without it)."""
 
     place: str | None
@@ -84,8 +82,7 @@ class Share:
     more: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Struct, frozen=True, kw_only=True):
     """The room for one workload: `placed` of its `pods` fit, and `more` further ones; `at_least` if the limit ended the count.
 
     `by` has the shares by label key, `nodes` by node, most pods first. `stop` is None only if the limit ended the count. `gains` are the
@@ -110,8 +107,7 @@ class Room:
         return self.placed + self.more
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DomainGroups:
+class DomainGroups(Struct, frozen=True, kw_only=True):
     """The number of groups in a domain, `value` of the topology key `key`; "" for groups without a level."""
 
     key: str
@@ -119,8 +115,7 @@ class DomainGroups:
     groups: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRoom:
+class GroupRoom(Struct, frozen=True, kw_only=True):
     """The room for one group: `placed` of its `pods` fit, all that it needs or none, and `more` further groups like it.
 
     `at_least` if the limit ended the count. `domains` say where the groups are, most first, and `nodes` how many pods each node gets.
@@ -150,8 +145,7 @@ class GroupRoom:
 AnyRoom = TypeVar("AnyRoom", Room, GroupRoom)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
+class Capacity(Struct, frozen=True, kw_only=True):
     """The room for each workload, in the order in which they take it; and before that the room for each group."""
 
     chain: Chain

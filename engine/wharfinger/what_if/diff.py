@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from wharfinger.event_loop import at_once
 from wharfinger.explain.conditions import PolicyExplainer
@@ -49,8 +49,7 @@ class Way(Enum):
     DEVICES = "devices"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Domain:
+class Domain(Struct, frozen=True, kw_only=True):
     """The nodes with one value of a label (None: without the label), and the pods on them."""
 
     value: str | None
@@ -58,16 +57,14 @@ class Domain:
     pods: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Spread(Struct, frozen=True, kw_only=True):
     """The pods in each domain of a label, sorted by value; nodes without the label are last."""
 
     label: str
     domains: tuple[Domain, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Side(Struct, frozen=True, kw_only=True):
     """A chain, the dry run of the pods by it, and how the pods are spread afterwards."""
 
     chain: Chain
@@ -75,8 +72,7 @@ class Side:
     spreads: tuple[Spread, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodChange:
+class PodChange(Struct, frozen=True, kw_only=True):
     """A pod that is on another node after than before, on none on one side, or on the same node with other devices.
 
     A message is the reason why there is no node, "" if there is one. `follows`: no rule decides otherwise about this pod, it only follows
@@ -104,8 +100,7 @@ class PodChange:
         return Way.DEVICES if self.before == self.after else Way.ELSEWHERE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupChange:
+class GroupChange(Struct, frozen=True, kw_only=True):
     """Several members of a group that change in the same way and by the same rules, in the order of the changes."""
 
     group: str
@@ -122,8 +117,7 @@ class GroupChange:
         return tuple(sorted({member.after for member in self.members if member.after is not None}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class Totals(Struct, frozen=True, kw_only=True):
     """The number of pods by the way in which they change, and by rule; a pod counts once for each of its causes."""
 
     elsewhere: int
@@ -139,8 +133,7 @@ class Totals:
         return self.elsewhere + self.lost + self.gained + self.devices
 
 
-@dataclass(frozen=True, kw_only=True)
-class Diff:
+class Diff(Struct, frozen=True, kw_only=True, dict=True):
     """Two sides and the pods that differ between them, in the order in which the side after placed them.
 
     `pods` is the number of pods that were placed; `replaced` those of them that had been running.
@@ -214,8 +207,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     return Diff(before=former.side, after=later.side, changes=changes, pods=len(later.results), replaced=len(replaced))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Placed:
+class _Placed(Struct, frozen=True, kw_only=True, dict=True):
     """A side with the results of all pods by uid, and their nodes in the end, when preemption may have evicted some of them."""
 
     side: Side
@@ -353,8 +345,7 @@ def _of_others(state: ClusterState, former: _Placed, later: _Placed) -> Iterator
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionChange:
+class DecisionChange(Struct, frozen=True, kw_only=True):
     """A decision that comes out otherwise: when and by which profile it was made, the nodes and messages of both sides, and the causes."""
 
     pod: str
@@ -367,8 +358,7 @@ class DecisionChange:
     causes: tuple[Cause, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogDiff:
+class LogDiff(Struct, frozen=True, kw_only=True, dict=True):
     """The changes of a log in order; `notes` are about missing parts. `unplaced` counts decisions without a node, before and after."""
 
     changes: tuple[DecisionChange, ...]

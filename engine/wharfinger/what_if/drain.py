@@ -11,11 +11,12 @@ stayed. Who gets the last disruption of a budget is chance in a real drain; here
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
+
+from msgspec import Struct, structs
 
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
@@ -58,8 +59,7 @@ class DrainOutcome(Enum):
     """It stays, and kubectl does not mind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainedPod:
+class DrainedPod(Struct, frozen=True, kw_only=True):
     """The outcome for one pod. `source` is its node before; "" for a pod that waited for one already.
 
     `step` is the step in which it leaves, None if it does not. `placement` is the decision about its replacement, None if there is none.
@@ -81,8 +81,7 @@ class DrainedPod:
         return None if self.placement is None else self.placement.node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetUse:
+class BudgetUse(Struct, frozen=True, kw_only=True):
     """The use of one PodDisruptionBudget by a drain: `pods` that it covers are to leave, it allows `allowed` evictions now.
 
     `forbidden` pods could not leave in any step.
@@ -99,8 +98,7 @@ class BudgetUse:
         return self.pods > self.allowed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drain:
+class Drain(Struct, frozen=True, kw_only=True):
     """A finished drain.
 
     `pods` are in the order in which they leave, then those that do not leave, then pods that were in the queue already. `after` is the use
@@ -448,7 +446,7 @@ class _Drain:
         key = self._chain.key(pod, snapshot), snapshot.nominated_to(pod.uid) or pod.nominated_node
         known = self._failed.get(key)
         if known is not None:
-            moving.placement = dataclasses.replace(known, pod=pod.key)
+            moving.placement = structs.replace(known, pod=pod.key)
             return ()
         moving.placement, evicted = placed(self._decider, self._supposed, pod)
         if self._failed_at == self._state.revision:
@@ -483,10 +481,10 @@ def final_result(index: GroupIndex, key: str, tried: GroupResult) -> GroupResult
     """The final result of a group: later steps may have placed or evicted some of its members."""
     members, placed = index.members(key), index.n_placed(key)
     if placed == len(members):
-        return dataclasses.replace(tried, members=len(members), placed=placed, state=GroupState.PLACED, message="", nearest=())
+        return structs.replace(tried, members=len(members), placed=placed, state=GroupState.PLACED, message="", nearest=())
     missing = placed < tried.min_count
     said = f"{placed} of {count(len(members), 'member')} {'have' if placed != 1 else 'has'} a node"
     said += f", and it needs {tried.min_count}" if missing else ""
     message = f"{said}: {tried.message}" if tried.message else said
     state = tried.state if not tried.is_placed else GroupState.IN_PART
-    return dataclasses.replace(tried, members=len(members), placed=placed, state=state, message=message)
+    return structs.replace(tried, members=len(members), placed=placed, state=state, message=message)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wharfinger.errors import UsageError
@@ -32,8 +32,7 @@ class FurtherPod(NamedTuple):
     claims: tuple[objects.PersistentVolumeClaim, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadPods:
+class WorkloadPods(Struct, frozen=True, kw_only=True):
     """The pods of one workload, or bare pods of one template; `pods` is never empty. `name` is `namespace/name`."""
 
     name: str
@@ -136,8 +135,7 @@ def _claims(pod: PodView, made: PodView, state: ClusterState) -> Iterator[object
 # ── groups that are placed together ──
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FurtherGroup:
+class FurtherGroup(Struct, frozen=True, kw_only=True):
     """A group like another one: its key, its members, and the PodGroup that it needs (None where labels or a policy make the group)."""
 
     key: str

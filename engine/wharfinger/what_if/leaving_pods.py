@@ -13,9 +13,9 @@ Running pods that a question takes from their nodes and places again are named b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wharfinger.errors import UsageError
@@ -92,8 +92,7 @@ def recreated(pod: PodView, created: datetime | None = None) -> PodView:
     return PodView(replace(own, metadata=metadata, spec=replace(own.spec, node_name=""), status=status))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """The reason why an eviction is refused, and the budgets that refuse it.
 
     `passes` is True if it may be allowed once other pods are healthy again.
@@ -104,8 +103,7 @@ class Refusal:
     passes: bool
 
 
-@dataclass(slots=True)
-class _Count:
+class _Count(Struct):
     """The present numbers of a budget: disruptions that it allows, and healthy pods."""
 
     allowed: int

@@ -11,12 +11,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import asdict, dataclass
-from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread, in_slices
@@ -342,12 +340,11 @@ def _profile(scheduler: Scheduler, request: EvaluationRequest, pods: tuple[objec
     return name, chains[name]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(Struct, frozen=True, kw_only=True):
     pods: list[EvaluatedPod]
-    groups: list[EvaluatedGroup] = dataclass_field(default_factory=list)
+    groups: list[EvaluatedGroup] = field(default_factory=list)
     steps: int = 0
-    budgets: list[BudgetAsked] = dataclass_field(default_factory=list)
+    budgets: list[BudgetAsked] = field(default_factory=list)
 
 
 def _group(result: GroupResult) -> EvaluatedGroup:
@@ -395,7 +392,7 @@ def _drained(pod: DrainedPod) -> EvaluatedPod:
 
 def _placed_or_not(result: PodResult) -> EvaluatedPod:
     if result.node is not None:
-        devices = [EvaluatedDevice(**asdict(device)) for device in result.devices]
+        devices = [EvaluatedDevice(**structs.asdict(device)) for device in result.devices]
         return EvaluatedPod(
             pod=result.pod, node=result.node, outcome=DrainOutcome.PLACED.value, victims=list(result.victims), devices=devices
         )

@@ -12,8 +12,10 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
@@ -36,8 +38,7 @@ Devices: TypeAlias = tuple[str, Sequence[objects.ResourceSlice]]
 """The node of the cluster whose devices the nodes of a group are taken to have, and its own slices; "" if no node of their kind has any."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeGroup:
+class NodeGroup(Struct, frozen=True, kw_only=True):
     """A group that an autoscaler could grow: `count` nodes like `node`, for these pods."""
 
     name: str
@@ -46,8 +47,7 @@ class NodeGroup:
     pods: tuple[PodView, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankedGroup:
+class RankedGroup(Struct, frozen=True, kw_only=True):
     """The effect of growing a group.
 
     `placed` of the first `tried` of `pods` find a node, on `nodes` new ones; `free` is the share of the cpu and memory of all new nodes

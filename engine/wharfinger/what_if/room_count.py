@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
@@ -41,8 +42,7 @@ _SHORT = "Insufficient "
 _ZONES = (ZONE, REGION, BETA_ZONE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(Struct, frozen=True, kw_only=True):
     """The reasons why a pod finds no node.
 
     `reasons` counts nodes, most first; `victims` on `nominated` are the pods that it would have to evict.
@@ -55,8 +55,7 @@ class Stop:
     victims: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
+class Candidates(Struct, frozen=True, kw_only=True):
     """Changes that could make more pods fit, the most promising first."""
 
     models: tuple[str, ...] = ()
@@ -64,8 +63,7 @@ class Candidates:
     rules: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """The result for one workload: the node of each placed pod."""
 
     group: WorkloadPods
@@ -76,8 +74,7 @@ class Found:
     candidates: Candidates = Candidates()
 
 
-@dataclass(slots=True)
-class FoundGroup:
+class FoundGroup(Struct):
     """The result for one group: the nodes of its members, and of the members of each further group like it.
 
     `domains` has the domains of each placed group, the given one first. `stop` is the reason why the next one has no place, and `stopped`

@@ -15,10 +15,10 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Container, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wharfinger.framework.evaluation.cycle import Decider
@@ -157,8 +157,7 @@ class SupposedChanges:
         return {(objects.kind_of(obj), objects.key_of(obj)): obj for kind in _OF_VOLUMES for obj in self.state.objects.all(kind)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodesLike:
+class NodesLike(Struct, frozen=True, kw_only=True):
     """A change: `count` new nodes like the node `model`."""
 
     model: str
@@ -168,8 +167,7 @@ class NodesLike:
         return f"with {'one more node' if self.count == 1 else f'{self.count:,} more nodes'} like {self.model}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewNode:
+class NewNode(Struct, frozen=True, kw_only=True):
     """A node, its CSI drivers (None where the model has no CSINode), its devices, and the pods that run on every node of its kind."""
 
     node: objects.Node

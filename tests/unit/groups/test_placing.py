@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from tests.group_searches import place, preempt
 from tests.unit.framework.fleet import policy
@@ -274,8 +274,8 @@ def test_the_most_important_pods_are_put_back_first() -> None:
     assert refused.message == "preemption: not eligible due to preemptionPolicy=Never."
     for own, pod, answer in (("PreemptLowerPriority", never, Preemption), ("Never", member("other"), Impossible)):
         asked = group([pod])
-        terms = dataclasses.replace(asked.terms, preemption_policy=own)
-        assert isinstance(preempt(decider(), state, dataclasses.replace(asked, terms=terms)), answer)
+        terms = structs.replace(asked.terms, preemption_policy=own)
+        assert isinstance(preempt(decider(), state, structs.replace(asked, terms=terms)), answer)
 
 
 def test_pods_that_a_policy_protects_stay() -> None:

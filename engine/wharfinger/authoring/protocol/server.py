@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from lsprotocol import types as lsp
+from msgspec import Struct
 from pygls import uris
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams, JsonRpcInvalidRequest, JsonRpcMethodNotFound
 from pygls.lsp.server import LanguageServer
@@ -273,8 +273,7 @@ class MessageReader:
         return body
 
 
-@dataclass(frozen=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """A request that cannot be understood, and the error that answers it."""
 
     id: str | int

@@ -19,9 +19,10 @@ and its *volatility*: what may change it while the pod stays the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics.catalogue import Volatility
@@ -54,8 +55,7 @@ class Rep(IntEnum):
     OBJECT = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
+class Op(Struct, frozen=True, kw_only=True):
     """An operation: `scalar` takes and returns plain Python values, `vector` arrays with one entry per row.
 
     The vector form of a `framed` operation takes the frame (`AtRows`: snapshot, pod and rows) first: it reads the cluster, also the pod if
@@ -89,8 +89,7 @@ class Op:
         return self.row or self.scalar
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class Node(Struct, frozen=True, eq=False):
     """One operation on the results of others; `value` is the value of constants and names leaves. Nodes are compared by identity.
 
     `own`: the value may differ between pods of one template, because it reads the identity of the pod to be placed.
@@ -174,16 +173,14 @@ class Graph:
         return node
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """A lowered expression: its value, and where it is present (None: always)."""
 
     node: Node
     present: Node | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Module:
+class Module(Struct, frozen=True, kw_only=True):
     """A graph and its roots by name (`filter 0 1`, `score 2 value`).
 
     `places` are the source positions of selections, by the number of their node.

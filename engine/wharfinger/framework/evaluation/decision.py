@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.errors import StaleSnapshot, UnknownObject
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScorePart:
+class ScorePart(Struct, frozen=True, kw_only=True):
     """One score at one node: `raw` (None where a policy's value is missing or its rule does not apply), the points, and weight × points."""
 
     name: str
@@ -44,8 +44,7 @@ class ScorePart:
     weighted: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
+class Ranked(Struct, frozen=True, kw_only=True):
     """A feasible node and its total in each tier."""
 
     node: str

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.framework.evaluation.filter_slot import FilterSlot
@@ -31,8 +31,7 @@ NOMINATED = "with nominated pods"
 """Takes the place of the plugin's name if filters reject a node only because of the pods nominated to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterDiagnosis:
+class FilterDiagnosis(Struct, frozen=True, kw_only=True):
     """The effect of one filter.
 
     `alone`: nodes it rejects by itself; `first`: the part of these that no earlier filter rejected; `left`: nodes that are left after it.
@@ -47,8 +46,7 @@ class FilterDiagnosis:
     reasons: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRejection:
+class NodeRejection(Struct, frozen=True, kw_only=True):
     """The rejection of one node by one filter."""
 
     plugin: str

@@ -12,10 +12,10 @@ the node, filters run first with these pods added, then without them, and both r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.framework.domains import RowClasses
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A PreFilter rejected the pod on every node: the plugin and its reasons."""
 
     plugin: str
@@ -61,8 +60,7 @@ class Refusal:
         return resolvable(self.reasons)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSet:
+class NodeSet(Struct, frozen=True):
     """The nodes that PreFilter plugins chose, `(n_nodes,) bool`, and these plugins. Other nodes count as unresolvable for `reason`."""
 
     plugins: tuple[str, ...]

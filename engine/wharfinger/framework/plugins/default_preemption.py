@@ -16,10 +16,10 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -49,8 +49,7 @@ class DefaultPreemptionArguments(Arguments):
     min_candidate_nodes_absolute: int = Field(default=100, ge=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A node that could be freed: at what cost, and whose."""
 
     cost: Cost

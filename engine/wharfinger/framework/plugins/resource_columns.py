@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -69,8 +69,7 @@ class Backed(NamedTuple):
     devices: DevicesOfClass
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredLanes:
+class ScoredLanes(Struct, frozen=True):
     """The resources a score counts for one pod template: what the pod adds `(n_resources, 1)`, and the weights `(n_resources, 1)`.
 
     A node that lists none of a resource in `backed` has as many as it has devices of the class.

@@ -6,10 +6,10 @@ With `base kubernetes { … }` a policy may change the weights and arguments of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from wharfinger.errors import UsageError
@@ -32,8 +32,7 @@ DEFAULT_QUANTUM = 1e-6
 """Totals are rounded to a multiple of this before they are compared: far below one point, far above the rounding errors of sums."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lineup:
+class Lineup(Struct, frozen=True, kw_only=True):
     """The filters, scores and tie breaks that apply to the pods governed by one set of policies.
 
     `notes` are sentences about contradictions between policies; they are part of every decision's report.
@@ -107,8 +106,7 @@ def quanta(governing: Sequence[CompiledPolicy]) -> Mapping[int, float]:
 # ── what policies say of plugins ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class BaseOverrides:
+class BaseOverrides(Struct, frozen=True):
     """Weights and arguments by plugin name, and a note for every contradiction."""
 
     weights: Mapping[str, float] = field(default_factory=dict)

@@ -8,10 +8,10 @@ the slots of the chain do, and returns the rows with changed points. All rules o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.framework.domains import RowClasses
@@ -28,8 +28,7 @@ INFEASIBLE = np.zeros(1, np.bool_)
 N_ENDS = 2  # an extent of two numbers is the lowest and the highest raw score
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreTerm:
+class ScoreTerm(Struct, frozen=True, kw_only=True):
     """A score that counts: `weight` × points, added to the total of `tier`."""
 
     plugin: ScorePlugin

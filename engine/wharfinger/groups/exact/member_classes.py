@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from wharfinger.errors import InvalidObject
@@ -47,8 +47,7 @@ UNLIMITED = 1 << 40
 ROUNDED = 1 - 1e-9  # so that a sum of floats is never above the true one
 
 
-@dataclass(slots=True)
-class MemberClass:
+class MemberClass(Struct):
     """Members with equal answers, in the order in which they are placed."""
 
     key: Hashable
@@ -143,8 +142,7 @@ class Sums:
 KNOWN = frozenset({"NodeResourcesFit", "NodePorts", "InterPodAffinity", "PodTopologySpread"})
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """One class: its member's needs by resource (None: not known), the nodes open to it `(n_nodes,)`, and its terms.
 
     `complete` is False if a filter may forbid more than is read.
@@ -248,8 +246,7 @@ class Merging(Enum):
     MOST = "most"
 
 
-@dataclass(slots=True)
-class ClassAxis:
+class ClassAxis(Struct):
     """One class, or several merged classes with interchangeable members.
 
     `free`: its members have no rules about members, and no rules of members are about them.

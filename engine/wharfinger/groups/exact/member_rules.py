@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.framework.plugins.pods import affinity_terms
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class RequiredAffinity:
+class RequiredAffinity(Struct, frozen=True):
     """Required affinity that some classes have: a domain of `key` with one of `requiring` must have a pod that their terms match.
 
     Such a pod is there (`there`, by domain), of `granting` classes, or, if there is none anywhere, the first of `starting` on its axis.
@@ -41,8 +40,7 @@ class RequiredAffinity:
     axis: int
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadConstraint:
+class SpreadConstraint(Struct, frozen=True):
     """A hard spread constraint of the classes that it counts: `counts` and `eligible` by domain; `fixed`: the lowest count counts as 0."""
 
     key: str

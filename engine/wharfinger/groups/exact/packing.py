@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 WORD = 20_000
@@ -150,8 +150,7 @@ class Space:
         return self.vectors(kept)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """The effect of a domain on the vectors of its nodes: `allowed` stay; those of `starting` stay with one more on a start axis.
 
     Rules of equal `key` are the same.
@@ -162,8 +161,7 @@ class Rule:
     undone: Callable[[Vector], Sequence[Vector]]
 
 
-@dataclass(slots=True)
-class Part:
+class Part(Struct):
     """A node (`row` ≥ 0 with its `takes`), or a domain with its parts. Parts of one `kind` have equal sets. `open`: axes not closed."""
 
     kind: int
@@ -171,8 +169,7 @@ class Part:
     parts: list[Part] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Kind:
+class _Kind(Struct):
     """The set of a kind of parts; `before` has the sets of the first 0, 1, 2 … parts added, `children` their kinds."""
 
     found: CountSet

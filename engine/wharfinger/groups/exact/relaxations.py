@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
 
 from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups.exact.group_model import MAX_VECTORS, GroupModel
@@ -34,8 +35,7 @@ MAX_RESOURCES = 4
 Make: TypeAlias = "Callable[[Decider, Snapshot], Generator[None, None, GroupModel]]"
 
 
-@dataclass(slots=True)
-class Relaxation:
+class Relaxation(Struct):
     """Models of different members of a group; together they are about all of it. `makes` makes them, each when it is needed.
 
     `classes` are read for that, in all models together.

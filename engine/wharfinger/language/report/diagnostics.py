@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
+from msgspec import Struct, structs
 
 from wharfinger.errors import WharfingerError, printable
 from wharfinger.language.report.codes import Code, Severity
@@ -79,15 +80,14 @@ class Span(msgspec.Struct, frozen=True):
         return f"{self.source.name}:{self.line}:{self.column}"
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     """A second place that helps to understand the first, with a few words."""
 
     span: Span
     text: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", _seen(self.text))
+        structs.force_setattr(self, "text", _seen(self.text))
 
 
 def _seen(text: str) -> str:
@@ -95,8 +95,7 @@ def _seen(text: str) -> str:
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True, kw_only=True):
     """One finding: a stable code, one sentence, the place, and how to fix it.
 
     `span` gets the carets and `label` is printed next to them; `help` is one sentence; `suggestion` replaces `span` when an editor applies
@@ -114,7 +113,7 @@ class Diagnostic:
     def __post_init__(self) -> None:
         for name, text in (("message", self.message), ("label", self.label), ("help", self.help)):
             if text is not None and not text.isprintable():
-                object.__setattr__(self, name, _seen(text))
+                structs.force_setattr(self, name, _seen(text))
 
     @property
     def severity(self) -> Severity:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.model.columns.arrays import read_only
@@ -22,8 +22,7 @@ Samples = Mapping[str, tuple[float, float]]  # node name → (value, time in sec
 UNSEEN_RESOURCES: Final = ("cpu", "memory")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricColumn:
+class MetricColumn(Struct, frozen=True, kw_only=True):
     """One metric on every node: `values` and `times` (n_nodes,) float64, NaN where `present` (n_nodes,) bool is false."""
 
     values: NDArray[np.float64]

@@ -6,11 +6,11 @@ Container images have an index from image name to rows instead of columns: Image
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.model import objects
@@ -27,8 +27,7 @@ Fact = Callable[[objects.Node], float | str | None]
 """Reads a plain value of a node object; None if the node has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageState:
+class ImageState(Struct, frozen=True, kw_only=True):
     """The nodes that hold one image: `rows` (k,) intp ascending, `sizes` (k,) int64 in bytes as each node reports it."""
 
     rows: NDArray[np.intp]

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.model.columns.arrays import read_only
@@ -308,8 +308,7 @@ class Selections:
         return max(FEWEST_SELECTIONS, min(MAX_SELECTIONS, MAX_CELLS // max(1, cells)))
 
 
-@dataclass(frozen=True, slots=True)
-class Corrections:
+class Corrections(Struct, frozen=True):
     """Corrected weights, None for pods that are not selected: of whole `classes` by serial, and of single `placements` by uid.
 
     A correction of a placement takes precedence over one of its class.
@@ -330,8 +329,7 @@ class Corrections:
         return kept.weight(placement) if group is None else group[1]
 
 
-@dataclass(frozen=True, slots=True)
-class DomainTotals:
+class DomainTotals(Struct, frozen=True):
     """The numbers of all domains of a topology key, (n_domains,) float64."""
 
     counts: NDArray[np.float64]

@@ -12,10 +12,10 @@ plugins/dynamicresources/allocateddevices.go and dra_manager.go, Kubernetes 1.36
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Protocol
 
-from msgspec import structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
@@ -41,8 +41,7 @@ class Store(Protocol):
         """The allocations of the store, if they have been read."""
 
 
-@dataclass(slots=True)
-class Usage:
+class Usage(Struct):
     """The allocations of one device: `exclusive` claims, `shares`, and consumed capacity in nanos by name (by `consumers` claims)."""
 
     exclusive: int = 0
@@ -63,8 +62,7 @@ class Usage:
         return self.exclusive > 0, self.consumers > 0, tuple(sorted(self.consumed.items()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InFlight:
+class InFlight(Struct, frozen=True, kw_only=True):
     """An allocation that is decided and not written yet, for a claim; `sharers` pods have decided on it.
 
     `allocated` is the claim with the allocation; always the same object.

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -40,8 +41,7 @@ def unique_name(driver: str, pool: str, name: str) -> str:
     return f"{driver}/{pool}/{name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """A device of a node.
 
     Names of attributes and capacities are without a domain where the domain is the driver's, as in selectors of claims. `capacity` and
@@ -103,8 +103,7 @@ def own_name(driver: str, name: str) -> str:
     return rest if slash and domain == driver else name
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceDemand:
+class DeviceDemand(Struct, frozen=True):
     """The number of devices that a pod requests, and the thousandths of each."""
 
     count: int

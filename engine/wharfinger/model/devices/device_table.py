@@ -9,10 +9,10 @@ no table.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.model.columns.arrays import ABSENT, RowChanges, StringTable
@@ -63,8 +63,7 @@ class _Column:
         self.values: NDArray[Any] = np.empty(0)
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     """Numbers per node, as of a revision of the cluster and a version of the devices."""
 
     values: NDArray[np.float64]

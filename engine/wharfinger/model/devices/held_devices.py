@@ -9,7 +9,8 @@ pod.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, Usage, claim_uid
@@ -21,8 +22,7 @@ from wharfinger.model.objects.devices import IN_MEMORY
 from wharfinger.model.objects.pod_view import PodView
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class Holding(Struct, frozen=True, kw_only=True):
     """The part of a device that a claim or a pod has.
 
     `claim` is `namespace/name`, or "" if there is none, or none yet. `pods` are those that may use it. `amounts` are in base units by
@@ -38,8 +38,7 @@ class Holding:
     supposed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldDevice:
+class HeldDevice(Struct, frozen=True, kw_only=True):
     """A device with all that is held of it; `blocked` if nothing holds it, but other devices have used up its counters."""
 
     device: Device

@@ -11,11 +11,11 @@ Most nodes have the same few devices, so what a search depends on is numbered: t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final, TypeVar, cast
 
 import msgspec
+from msgspec import Struct, field
 
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import ChangeLog, PoolId
@@ -48,8 +48,7 @@ class DeviceContent:
         return cast("T", self._made[key])
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Pool:
+class Pool(Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """A pool as some nodes see it.
 
     `devices` are those that can be tried, in order, `slices` the slice of each and `contents` what they are; `reachable` is true for each
@@ -92,8 +91,7 @@ class Pool:
         return any(device.binding_conditions for device in self.devices)
 
 
-@dataclass(frozen=True, slots=True)
-class NodePools:
+class NodePools(Struct, frozen=True):
     """The pools of a node in the order in which they are tried; `groups` numbers them by name: counters are counted per name."""
 
     pools: tuple[Pool, ...] = ()

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.errors import InvalidObject
@@ -46,16 +46,14 @@ MAX_ANNOTATION_LENGTH: Final = 5 * MAX_GPUS
 """No annotation that lists GPUs is longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuDemand:
+class GpuDemand(Struct, frozen=True):
     """GPUs that a pod requests: `milli` thousandths on each of `count` different GPUs."""
 
     count: int
     milli: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuNames:
+class GpuNames(Struct, frozen=True, kw_only=True):
     """The names by which a cluster counts GPUs and shares.
 
     `count` is a resource of nodes and pods. `share` is a resource too, the sum of thousandths over all GPUs; nodes that advertise it take
@@ -134,8 +132,7 @@ def holders(free: Iterable[int], wanted: GpuDemand) -> tuple[int, ...]:
     return tuple(found) if len(found) == wanted.count else ()
 
 
-@dataclass(frozen=True, slots=True)
-class GpuHolder:
+class GpuHolder(Struct, frozen=True):
     """A pod with the GPUs of its node on which it has `milli` thousandths each; not `written` if it is supposed to be there."""
 
     pod: PodView

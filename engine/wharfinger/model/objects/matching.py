@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from wharfinger.errors import InvalidObject
 from wharfinger.language.semantics import selector as selectors
 from wharfinger.model import objects
@@ -57,8 +59,7 @@ def parse_int64(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Requirement:
+class Requirement(Struct, frozen=True, order=True):
     """One condition on one label; `values` are sorted, each once."""
 
     key: str
@@ -96,8 +97,7 @@ class Requirement:
         return f"{self.key} {self.operator.lower()} ({','.join(self.values)})"
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(Struct, frozen=True):
     """Requirements that must all be satisfied, sorted; `nothing` selects no labels at all."""
 
     requirements: tuple[Requirement, ...] = ()
@@ -177,8 +177,7 @@ def _sorted(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
     return tuple(sorted(set(requirements)))
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTerm:
+class NodeTerm(Struct, frozen=True):
     """One compiled term of a node selector: conditions on labels, and on the node's name (`fields`)."""
 
     labels: Selector
@@ -207,8 +206,7 @@ def _field_requirement(one: objects.NodeSelectorRequirement) -> Requirement:
     return Requirement(one.key, one.operator, one.values)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeChoice:
+class NodeChoice(Struct, frozen=True):
     """A compiled node selector: one of its terms must match; without terms it selects no node."""
 
     terms: tuple[NodeTerm, ...]

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec import Struct
 
 from wharfinger.model import objects
 from wharfinger.model.objects import matching, requests
@@ -115,8 +115,7 @@ def _status_deviates(pod: objects.Pod) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
-class PodDemand:
+class PodDemand(Struct, frozen=True, kw_only=True, weakref=True):
     """The demand of pods of one template on a node; amounts in the scheduler's units (cpu in millicores, bytes, counts).
 
     `nonzero` is (cpu, memory) for the non-zero sums of a node, `score_nonzero` for the score of an incoming pod. As in Kubernetes, the two

@@ -15,11 +15,11 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
 import msgspec
+from msgspec import Struct
 
 from wharfinger.errors import UsageError
 from wharfinger.model.reading import decode
@@ -122,8 +122,7 @@ def open_stream(stream: BinaryIO) -> tuple[ItemStream | None, bytes]:
     return (ItemStream(stream, head, start) if head is not None else None), start
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """One JSON value or YAML document: a list of items, or a single one."""
 
     kind: str = ""

@@ -13,12 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
@@ -102,8 +101,7 @@ _TEMPLATE = {
 _HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"\s*[,}]')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objects:
+class Objects(Struct, frozen=True, kw_only=True):
     """The objects that were read.
 
     `by_kind` has every object under its struct, in the order of reading and each key once (the last one read counts). `metrics` is

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from wharfinger.errors import InvalidObject
 from wharfinger.language.report import wording
@@ -178,8 +177,7 @@ MAX_PODS = 1_000_000
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expansion:
+class Expansion(Struct, frozen=True, kw_only=True):
     """The pending pods of workloads.
 
     `made` are the other objects that the cluster needs for correct decisions about the pods: what controllers would create (ReplicaSets,

@@ -10,8 +10,9 @@ or aside; `put_back` and `set_revision` restore a state with the same rows, pods
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import Samples
@@ -70,8 +71,7 @@ def _in_portions(put: Callable[[T], None], everything: Sequence[T]) -> Iterator[
 # ── a copy that follows ──
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     """The contents of a copy, by reference: nodes, the pods of each by uid, nominations by uid, and revisions."""
 
     revision: int = -1
@@ -206,8 +206,7 @@ def _follow_nominations(state: ClusterState, seen: _Seen, nominations: dict[str,
 # ── checkpoints ──
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True, kw_only=True):
     """A copy of a state by reference: everything in it is immutable.
 
     `pods`, `names` (of their nodes) and `assumed` are parallel lists: first the pods by row and in their order on the row, then those

@@ -8,10 +8,10 @@ once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.errors import InvalidObject
@@ -32,8 +32,7 @@ def parse_terms(selector: objects.NodeSelector | None) -> tuple[matching.NodeTer
     return None if selector is None else matching.node_selector(selector).terms
 
 
-@dataclass(frozen=True, slots=True)
-class RequiredNodeAffinity:
+class RequiredNodeAffinity(Struct, frozen=True):
     """The requirements of a pod on its node: all labels of `nodeSelector`, and one of the terms of its affinity (None: no affinity)."""
 
     selector: matching.NodeTerm

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
@@ -56,8 +56,7 @@ class Answer(Enum):
     """Neither was found in time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(Struct, frozen=True, kw_only=True):
     """The task: of each group its `size`, the requests of one pod, and the rows that may take one.
 
     `room` has (n_nodes,) amounts by resource; "pods" is the number of pods. `here` pods are on their nodes now and may stay there. Of each

@@ -19,10 +19,11 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.errors import missing_extra
@@ -54,8 +55,7 @@ LEFT_OUT = "all that move leave at once, so PodDisruptionBudgets count as they a
 DEVICES_LEFT_OUT = "; for devices, the search counts how many fit each request alone, and the chain confirms the rest"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class Placed(Struct, frozen=True, kw_only=True):
     """A pod, its node before ("" for one that waits) and its node in the plan ("" for one that is evicted)."""
 
     pod: str
@@ -63,8 +63,7 @@ class Placed:
     node: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Optimal:
+class Optimal(Struct, frozen=True, kw_only=True):
     """The outcome of a search: `plan` has the pods that move and those that wait, in the order in which the chain places them.
 
     `evicted` pods leave and find no other node. All pods that leave do so first. `why` is the reason why the outcome is unknown. `fewest`
@@ -113,8 +112,7 @@ def _circumstances(cluster: Checkpoint, now: float) -> Circumstances:
     return TimeAndObjects(now, store)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fewest:
+class _Fewest(Struct, frozen=True):
     """NONE if there is no solution; FOUND if `proved` has the least evictions of each level, UNKNOWN if of the first levels."""
 
     answer: Answer

@@ -19,12 +19,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from msgspec import structs
+from msgspec import Struct, structs
 
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import until
@@ -88,8 +87,7 @@ class NodeWrites(Protocol):
         """Cordons the node, or opens it, and sets these annotations (None: removes); `gone` if it no longer exists."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landing:
+class Landing(Struct, frozen=True, kw_only=True):
     """A move that was carried out: the replacement of the evicted pod, and its node."""
 
     move: Move
@@ -97,8 +95,7 @@ class Landing:
     node: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CarriedOut:
+class CarriedOut(Struct, frozen=True, kw_only=True):
     """The steps of a plan that were done; `stopped` is the reason why the rest was not, `closed` are nodes that stay cordoned.
 
     `evicted` is the number of pods that were evicted: one more than there are landings if the last one has no replacement on a node.

@@ -8,12 +8,11 @@ again. Each move keeps which nodes were cordoned for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from dataclasses import replace as with_changes
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace as with_changes
 
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.evaluation.cycle import Decider
@@ -42,8 +41,7 @@ LOOKED_AT = 32
 MAX_ROUNDS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Moved(Struct, frozen=True, kw_only=True):
     """A pod that was moved, from a node to a node, while `cordoned` were cordoned; `ties`: nodes equally good, the target among them.
 
     `why` is the purpose in a few words, `gain` what it added to the value of its goal.

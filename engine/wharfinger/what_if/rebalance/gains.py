@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.framework.prepared import Mask
@@ -36,8 +36,7 @@ ValueFunction = Callable[[Sequence[int], int], tuple[int, float]]
 """(the value of a node, how near it is to more: from 0 to less than 1/2), by what is free there and the number of its pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """Pods of one node that move together, and what their leaving gains at the node."""
 
     node: str
@@ -228,8 +227,7 @@ def one_gpu(snapshot: Snapshot) -> dict[str, int]:
     return {GPU: 1, SHARED_GPU: 1000} if shared else {GPU: 1}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(Struct, frozen=True, kw_only=True):
     """The limits of a plan: the gain that each move must bring, and the maximum number of moves."""
 
     cost: float

@@ -11,8 +11,9 @@ group apart. A member of another group moves as any pod.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from wharfinger.groups.membership import GroupIndex, rule_of_policies
 from wharfinger.groups.terms import Disruption
@@ -35,8 +36,7 @@ def namespaces_without_pods(names: Iterable[str], pods: Iterable[objects.Pod]) -
     return sorted(set(names) - {pod.metadata.namespace or "default" for pod in pods})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """The pods that a user lets a plan move.
 
     `namespaces`: only pods of these, without any all but those of kube-system. `min_age_seconds`: no younger pods. `most_priority`: the

@@ -14,11 +14,11 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from msgspec import Struct, field
 
 from wharfinger.errors import UsageError
 from wharfinger.event_loop import at_once
@@ -71,8 +71,7 @@ NOUNS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions:
+class PlanOptions(Struct, frozen=True, kw_only=True):
     """The request for a plan.
 
     `cost`: what each move must gain at least, in units of its goal (pods, nodes, GPUs, points). `unit`: the resources that one whole GPU
@@ -87,8 +86,7 @@ class PlanOptions:
     limits: Limits = field(default_factory=Limits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Struct, frozen=True, kw_only=True):
     """One step: `cordon` and `uncordon` these nodes, evict the pod, and wait until the scheduler has placed it again, on `target`.
 
     `gain` is what the step adds to the value of its goal: where several pods have to leave a node, the last one gains it. `ties` is the
@@ -107,8 +105,7 @@ class Move:
     uncordon: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoalProgress:
+class GoalProgress(Struct, frozen=True, kw_only=True):
     """The value of a goal before its moves and after them."""
 
     goal: Goal
@@ -117,8 +114,7 @@ class GoalProgress:
     moves: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rebalance:
+class Rebalance(Struct, frozen=True, kw_only=True):
     """A plan. `uncordon` are the nodes to open after the last move.
 
     `staying` counts the placed pods that may not move by the reason, `left` has a sentence for each violation that no move ends, and

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from wharfinger.what_if.rebalance.gains import MAX_WHOLE_SEARCH, MIN_GAIN, NO_OUTCOME, Outcome, Search
 
@@ -46,8 +46,7 @@ Ask = tuple[tuple[int, int], ...]
 """The requests of a pod: pairs of the index of a resource and an amount."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relocation:
+class Relocation(Struct, frozen=True, kw_only=True):
     """A pod that shall move to a node."""
 
     pod: PodView
@@ -204,8 +203,7 @@ def _ask(pod: PodView, names: Sequence[str]) -> Ask:
 # ── the model ──
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrangement:
+class Arrangement(Struct, frozen=True, kw_only=True):
     """Some nodes with the pods on them that may move.
 
     `free` has the free amounts by node and resource, `others` the number of pods of each node that keep it from being free. For each pod,
@@ -220,8 +218,7 @@ class Arrangement:
     nodes: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rearranged:
+class Rearranged(Struct, frozen=True, kw_only=True):
     """The node of each pod, the sum of the values of all nodes, and the number of pods that are not at home."""
 
     at: tuple[int, ...]

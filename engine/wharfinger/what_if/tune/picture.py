@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from xml.etree import ElementTree as ET
+
+from msgspec import Struct
 
 from wharfinger.what_if.tune.search import ORIGINAL_TRIAL, Trial, Tuned
 
@@ -26,8 +27,7 @@ text { font: 13px system-ui, sans-serif; fill: #222 } .title { font-weight: bold
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chart:
+class _Chart(Struct, frozen=True, kw_only=True):
     """Points (x, y, trial) with the names of the axes, and the corners of a line."""
 
     across: str

@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError, missing_extra
@@ -41,8 +42,7 @@ ORIGINAL_TRIAL = -1
 """The number of the trial with the policies as they are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(Struct, frozen=True, kw_only=True):
     """The values of the tunables and of the objectives, both in their order."""
 
     number: int
@@ -50,8 +50,7 @@ class Trial:
     objectives: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
+class Tuned(Struct, frozen=True, kw_only=True):
     """The outcome of a search.
 
     `front` are the trials (with `ships`, the policies as they are) that no other one beats: as good in every objective, and better in one.

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
@@ -32,8 +33,7 @@ Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchSetup:
+class SearchSetup(Struct, frozen=True, kw_only=True):
     """The input that all trials of a search share.
 
     `policies` are (name of the source, values of params that are given); `imports` the texts of libraries by name; `measures` names.

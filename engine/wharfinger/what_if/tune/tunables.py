@@ -10,7 +10,9 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.compiler.program import CompiledPolicy, resolve
 from wharfinger.errors import UnknownObject, UsageError
@@ -30,8 +32,7 @@ MIN_TOP = 10
 EXPLICIT = "="
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tunable:
+class Tunable(Struct, frozen=True, kw_only=True):
     """A number of a policy: `low + step * k` in base units, k from 0 to `steps`; `start` and `end` are its offsets in the text of `source`.
 
     `lead` is written before a weight where that does not exist yet. `in_block`: the number needs a `base kubernetes` block around it.

@@ -10,9 +10,10 @@ import hashlib
 import random
 from collections.abc import Container, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from msgspec.structs import replace as replace_struct
 
 from wharfinger.compiler.program import CompiledPolicy
@@ -36,8 +37,7 @@ from wharfinger.what_if.tune import objectives
 Measures = dict[str, float]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Waiting:
+class Waiting(Struct, frozen=True, kw_only=True):
     """A cluster at the time `now` and the pods to place on it; `former` are the nodes of pods that were placed before."""
 
     title: str
@@ -127,8 +127,7 @@ def _held_out_names(members: Iterable[tuple[str, Sequence[object]]], share: floa
 # ── decision logs ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recorded:
+class Recorded(Struct, frozen=True, kw_only=True):
     """The decisions `first` to `last` (exclusive) of a log. Before them, everything is as it was recorded.
 
     From then on, other policies place the pods, and the pods stay until the log deletes them; nodes, objects and metrics change as they

@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import dataclasses
 from datetime import UTC, datetime
 
 import hypothesis.strategies as st
@@ -399,7 +398,7 @@ def test_a_plan_that_is_cancelled_twice_names_the_nodes_that_stay_cordoned(world
 
 def test_a_plan_that_opens_the_cordon_of_an_administrator_is_not_carried_out(world, plan):
     world.live.upsert("Node", cordoned(world.nodes["c"]))
-    moves = [dataclasses.replace(plan.moves[0], uncordon=("c",)), *plan.moves[1:]]
+    moves = [structs.replace(plan.moves[0], uncordon=("c",)), *plan.moves[1:]]
     done = asyncio.run(carrying(world, exact=True).run(moves))
     assert not done.changed
     assert world.writes == []
@@ -407,7 +406,7 @@ def test_a_plan_that_opens_the_cordon_of_an_administrator_is_not_carried_out(wor
 
 
 def test_a_plan_whose_pod_has_another_name_is_refused(world, plan):
-    moves = [dataclasses.replace(plan.moves[0], pod="default/other"), *plan.moves[1:]]
+    moves = [structs.replace(plan.moves[0], pod="default/other"), *plan.moves[1:]]
     assert carrying(world).reason_to_stop(moves) == "the pod of uid uid-one is default/one, not default/other as planned"
 
 

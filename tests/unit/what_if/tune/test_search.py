@@ -5,11 +5,11 @@ import pickle
 from collections import deque
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec.structs import replace
 
 import wharfinger
 from tests.unit.scheduler.decision_log.recording import recorded as record

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.explain.explanation import Explanation
@@ -24,8 +24,7 @@ POLICY = "gpu-bin-pack.policy"
 N_PODS = 8152
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoRun:
+class DemoRun(Struct, frozen=True, kw_only=True):
     """The result of placing the trace under one chain."""
 
     title: str

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
 import numpy as np
 import typer
+from msgspec import Struct
 
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.errors import UsageError
@@ -107,8 +107,7 @@ def _shown(rule: RuleTime) -> str:
     return "nothing to say" if rule.microseconds is None else f"{rule.microseconds:,.1f}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleTime:
+class RuleTime(Struct, frozen=True, kw_only=True):
     """One filter or score: the least time of some runs over all nodes; None where it skips the pod."""
 
     rule: str
@@ -116,8 +115,7 @@ class RuleTime:
     microseconds: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class Measurement(Struct, frozen=True, kw_only=True):
     """The figures of a run. `seconds` is the whole loop, `deciding_seconds` the part spent in decisions; the rest is placing the pods."""
 
     nodes: int

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
+from msgspec import Struct, field
 
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.errors import UsageError
@@ -16,17 +16,16 @@ from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.replay import Change, Difference, Replay
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, kw_only=True):
     """The outcome of a replay. `compared`: other policies decided too."""
 
     compared: bool
     decisions: int = 0
     searches: int = 0
-    pods: set[str] = dataclasses.field(default_factory=set)
-    profiles: set[str] = dataclasses.field(default_factory=set)
-    differences: list[Difference] = dataclasses.field(default_factory=list)
-    changes: list[Change] = dataclasses.field(default_factory=list)
+    pods: set[str] = field(default_factory=set)
+    profiles: set[str] = field(default_factory=set)
+    differences: list[Difference] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
 
 
 def wharf_replay(  # noqa: PLR0913, PLR0917 — one parameter per flag

@@ -13,10 +13,10 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 import typer
+from msgspec import Struct
 
 from wharfinger.cli import options, running_process, streams
 from wharfinger.cli.running_process import POLICIES, Decision, Decisions, Finding, Policies, Policy, PolicyStates, needs_attention, shaped
@@ -85,8 +85,7 @@ def _finding(finding: Finding) -> str:
 Labels = frozenset[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readings:
+class Readings(Struct, frozen=True, kw_only=True):
     """The samples of a moment by name and labels; `at` in monotonic seconds."""
 
     at: float
@@ -115,8 +114,7 @@ def readings(text: str, at: float) -> Readings:
     return Readings(at=at, samples=found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsInterval:
+class MetricsInterval(Struct, frozen=True, kw_only=True):
     """Two readings of one process; without a `before`, everything since the process began."""
 
     now: Readings

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from wharfinger.framework.plugins.devices import allocations as api
@@ -58,8 +58,7 @@ REASONS = tuple(
 )
 
 
-@dataclass(slots=True, eq=False)
-class _Variant:
+class _Variant(Struct, eq=False):
     """The requests on the nodes where the same extended resources (`left`) are left to claims, and the outcomes so far.
 
     `by_state` are outcomes by state number; `bits` and `scores` are indexed by it (-1: unknown). `uses` is the number of states with each

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -194,8 +194,7 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
         return _uses(pod, claim) and not isinstance(pod_claims(pod, snapshot.objects), str)
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     """The rule of a template, which filter and score share."""
 
     rule: DeviceRule | None = None

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.cel.addresses import quoted
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.object_store import ObjectStore
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IdentityKey:
+class IdentityKey(Struct, frozen=True, eq=False):
     """A key that is equal for the same object only."""
 
     value: object
@@ -41,8 +40,7 @@ class IdentityKey:
         return id(self.value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodClaims:
+class PodClaims(Struct, frozen=True, kw_only=True):
     """The claims of a pod that may be placed: `users` in the pod's order, and `special` for its extended resources, if there is one.
 
     `backed` are the extended resources that a class backs, `shared` the allocations in flight of `users` that the pod shares: such a claim

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+from msgspec import Struct, field
 
 from wharfinger.framework.plugins.devices.cel.selector import Spending, TypedValue, attribute_value, selected
 from wharfinger.model import objects
@@ -36,8 +36,7 @@ COST_SELECTED, COST_TOLERATED = 160, 10
 """The cost of checking a device for each kind of alternatives, and for each toleration and taint; in the units of `Spending`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SelectorFault:
+class SelectorFault(Struct, frozen=True):
     """A selector that could not be answered for a device: an error that ends the cycle. `of_class` is "" for a selector of the claim."""
 
     of_class: str
@@ -51,8 +50,7 @@ BEYOND_BUDGET = SelectorFault("", -1, "")
 Match = bool | SelectorFault
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Alternative:
+class Alternative(Struct, frozen=True, eq=False, kw_only=True):
     """One alternative of the request `parent`, or a request without alternatives (`parent` is "").
 
     `number` counts all alternatives of a pod. Those of one `kind` look for the same devices: they have the same class, selectors and so on.
@@ -88,16 +86,14 @@ class Alternative:
         return (self.parent, self.reference) if self.parent else (self.name,)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, eq=False, kw_only=True):
     """A request: its alternatives in order, of which one must be met. `choice` is False for an exact request, which has one alternative."""
 
     alternatives: tuple[Alternative, ...]
     choice: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Constraint:
+class Constraint(Struct, frozen=True, eq=False, kw_only=True):
     """An attribute that must be the same, or with `distinct` must differ, over the devices of some requests (empty: of all)."""
 
     number: int
@@ -110,8 +106,7 @@ class Constraint:
         return not self.requests or not self.requests.isdisjoint(alternative.names)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, eq=False, kw_only=True):
     """The requests of one claim; `unknown` is the index of a constraint without an attribute, -1 for none."""
 
     requests: tuple[Request, ...]
@@ -119,8 +114,7 @@ class Claim:
     unknown: int = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceCode:
+class DeviceCode(Struct, frozen=True, eq=False):
     """A device as the search sees it; see the module. Of alternatives of one kind, `matches`, `tolerated` and `portions` have one entry."""
 
     matches: tuple[Match, ...]
@@ -131,8 +125,7 @@ class DeviceCode:
     shareable: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PoolCode:
+class PoolCode(Struct, frozen=True, eq=False):
     """A pool as the search sees it: the codes of its devices, the consumption of others by position, and its counters."""
 
     number: int
@@ -144,8 +137,7 @@ class PoolCode:
     invalid: bool
 
 
-@dataclass(slots=True, eq=False)
-class ClaimDemand:
+class ClaimDemand(Struct, eq=False):
     """The requests of some claims, in order, and the codes of the devices read so far. `kinds` has one alternative of each kind.
 
     `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays valid. `spending` is the cost
@@ -370,8 +362,7 @@ def _consumption(content: DeviceContent) -> tuple[tuple[str, str, int], ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Portion:
+class Portion(Struct, frozen=True):
     """The consumption of one capacity: nanos, the text for the claim's status, and the whole capacity."""
 
     name: str

@@ -21,9 +21,10 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from wharfinger.framework.plugins.devices.cel.selector import UNKNOWN_KIND, TypedValue
 from wharfinger.framework.plugins.devices.requests import (
@@ -63,8 +64,7 @@ class FaultKind(Enum):
     GAVE_UP = "gave up"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fault:
+class Fault(Struct, frozen=True, eq=False):
     """An error that ends the cycle. `number` is a count or an index, `place` the pool and position of a device (-1: none)."""
 
     kind: FaultKind
@@ -84,8 +84,7 @@ class Pick(NamedTuple):
     portions: tuple[Portion, ...] | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class Outcome(Struct, frozen=True, eq=False):
     """The result of a search: `picks` for each claim (None: there is no solution), or a fault.
 
     `chosen` are the alternatives that were chosen and their places, by (claim, request). `invalid` is true if there is no solution and some

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from wharfinger.framework.plugins.devices.cel.selector import selected
 from wharfinger.framework.plugins.devices.requests import Alternative, ClaimDemand, PoolCode
@@ -25,8 +26,7 @@ MAX_NAMED = 4
 MAX_SELECTOR_LENGTH = 100
 
 
-@dataclass(slots=True)
-class _Condition:
+class _Condition(Struct):
     """`kept` counts the devices that meet this and all earlier conditions; `lost` names those that fail here, with the cause."""
 
     one: str
@@ -36,8 +36,7 @@ class _Condition:
     shown: bool = False
 
 
-@dataclass(slots=True)
-class DevicesByCondition:
+class DevicesByCondition(Struct):
     """The devices of some nodes that meet the conditions of one alternative, counted after each condition.
 
     `alike` is the largest number of those left that have one value, by the attribute that must match; of use for one node only.

@@ -8,10 +8,11 @@ Pods from the API server do not change, because keys that the selector has alrea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 MAX_KEPT = 16384
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
+class Term(Struct, frozen=True, kw_only=True):
     """One term. It matches pods of the listed namespaces, and of namespaces whose labels `namespace_selector` selects."""
 
     topology_key: str
@@ -46,8 +46,7 @@ class Term:
         return replace(self, namespaces=self.namespaces.union(selected), namespace_selector=matching.NOTHING)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(Struct, frozen=True, kw_only=True):
     """All terms of a pod; preferred ones with their weights, negative for anti-affinity."""
 
     required: tuple[Term, ...] = ()
@@ -118,8 +117,7 @@ def matches_all(terms: Iterable[Term], pod: PodView) -> bool:
     return bool(listed) and all(term.matches(pod, {}) for term in listed)
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(Struct, frozen=True):
     """Hints for `incoming`, a pod that InterPodAffinity rejected: the changes of placed pods that may make it schedulable.
 
     As `isSchedulableAfterPodChange` of `plugins/interpodaffinity`, with one addition: the pod may also be schedulable after the last pod

@@ -14,11 +14,11 @@ Each kind is a selection that the cluster's state keeps up to date. A tally has 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -77,8 +77,7 @@ class InterPodAffinityArguments(Arguments):
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MinMaxNormalize:
+class MinMaxNormalize(Struct, frozen=True):
     """`NormalizeScore` of the plugin: the lowest raw score becomes 0, the highest 100; all 0 where they are equal."""
 
     least: float = -np.inf

@@ -7,11 +7,11 @@ each pod template, so that after a placement only nodes of domains whose answer 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
@@ -59,8 +59,7 @@ class PodTopologySpreadArguments(Arguments):
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadNormalize:
+class SpreadNormalize(Struct, frozen=True):
     """`NormalizeScore` of the plugin: the node with the fewest matching pods gets 100; nodes that lack a key get 0."""
 
     least: float = 0

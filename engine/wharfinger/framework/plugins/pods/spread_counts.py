@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.builtins import numbers
@@ -54,8 +54,7 @@ MAX_CONSTRAINTS = 100  # of a pod: pods are counted for each of them
 MAX_INT32 = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Constraint:
+class Constraint(Struct, frozen=True, kw_only=True):
     """One constraint of a pod."""
 
     topology_key: str
@@ -75,8 +74,7 @@ class Constraint:
         return placed.namespace == namespace and not placed.terminating and self.selector.matches(placed.labels)
 
 
-@dataclass(frozen=True, slots=True)
-class Eligible:
+class Eligible(Struct, frozen=True):
     """The nodes whose pods count for a constraint, `(n_nodes,) bool`, None for all nodes with its topology key.
 
     `key` is a digest of the mask.

@@ -13,11 +13,11 @@ from __future__ import annotations
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.framework.plugins.volumes import volume_claims
@@ -48,8 +48,7 @@ Dependency: TypeAlias = tuple[type[objects.AnyObject], str]
 """The kind and the key of an object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attachable:
+class Attachable(Struct, frozen=True):
     """A volume that a driver attaches to nodes; `migrated_from` is the in-tree plugin it was written for, "" for none."""
 
     driver: str

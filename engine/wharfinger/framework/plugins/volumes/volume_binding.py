@@ -8,10 +8,10 @@ computed together and kept until one of these objects changes. Older volumes say
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -56,8 +56,7 @@ TOPOLOGY_LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 SEPARATOR = "__"  # between the zones of a volume that is in several
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodClaims:
+class PodClaims(Struct, frozen=True, kw_only=True):
     """A pod's claims: those with a volume, those that get a volume when the pod is placed, and those that must get one before."""
 
     bound: tuple[objects.PersistentVolumeClaim, ...]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
@@ -56,8 +56,7 @@ def too_many(pod: PodView) -> Rejected | None:
     return Rejected((Reason(f"the pod has {number:,} claims and disks; at most {MAX_VOLUMES} are supported", resolvable=False),))
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimUse:
+class ClaimUse(Struct, frozen=True):
     """A volume of a pod that refers to a claim in the pod's namespace; the claim of an ephemeral volume must be owned by the pod."""
 
     claim: str

@@ -13,8 +13,10 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.framework.plugins.devices.cel import syntax_tree as tree
 from wharfinger.framework.plugins.devices.cel.library import MAX_RANGE_LENGTH
@@ -68,8 +70,7 @@ _UNKNOWN_ITEMS: Final = {OF_PAIRS, MERGED, SORTED, "string", "bytes"}
 """Functions whose result consists of something else than their argument."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
+class _Value(Struct, frozen=True):
     """A bound of a value: its elements or characters, those of any value within it, and both of all together (`weight`).
 
     `inside` is a bound of each element, key or field, where more is known of it; that of an empty list is `_NOTHING`. `keys` is a bound of

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
+
+from msgspec import Struct, field
 
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.plugins.devices.cel import library, optionals, rewriting, syntax_tree
@@ -74,8 +75,7 @@ class SelectorFailed(WharfingerError):
     """A selector has no answer for a device: a compile error, or an error at run time such as a missing attribute."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceTraits:
+class DeviceTraits(Struct, frozen=True):
     """The properties of a device that a selector sees. Attributes and capacity are by domain and name; equal `key`s have equal traits."""
 
     driver: str
@@ -85,8 +85,7 @@ class DeviceTraits:
     key: Hashable
 
 
-@dataclass(slots=True)
-class Selector:
+class Selector(Struct):
     """A compiled expression, the most that it costs (`cost`) for any device, and the answers it has given."""
 
     expression: str

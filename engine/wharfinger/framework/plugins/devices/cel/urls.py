@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
+
+from msgspec import Struct
 
 from wharfinger.framework.plugins.devices.cel.addresses import NO_OVERLOAD, Value, parsed_address, quoted
 
@@ -26,8 +27,7 @@ _PORT: Final = re.compile("(?::[0-9]*)?")
 _MAX_QUERY_ENTRIES: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Url:
+class _Url(Struct, frozen=True):
     """A URL in parts, each byte of its text a letter; `raw_path` and `raw_fragment` are "" where they say no more than the plain ones."""
 
     scheme: str = ""
@@ -210,7 +210,7 @@ def _url_of(text: str) -> _Url:
         plain = _unescaped(fragment)
     except ValueError as error:
         raise ValueError(f"parse {quoted(shown)}: {error}") from None
-    parts = {name: getattr(found, name) for name in _Url.__slots__}
+    parts = {name: getattr(found, name) for name in _Url.__struct_fields__}
     return _Url(**parts | {"fragment": plain, "raw_fragment": "" if fragment == _escaped(plain, _FRAGMENT) else fragment})
 
 
