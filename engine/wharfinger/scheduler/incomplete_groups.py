@@ -40,7 +40,7 @@ class IncompleteGroups:
 
     def review(self) -> None:
         """Continue with the round under way, or begin one if it is time; to be called in every step of the scheduler."""
-        if any(True for _ in islice(self._round, MEMBERS_PER_STEP)):
+        if sum(1 for _ in islice(self._round, MEMBERS_PER_STEP)):
             return
         now = self._ports.clock.monotonic()
         if now >= self._begins_at:

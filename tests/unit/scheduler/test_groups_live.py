@@ -245,6 +245,15 @@ def test_members_that_wait_for_others_get_one_event_that_says_what_is_missing():
     asyncio.run(story())
 
 
+def test_a_large_group_is_told_in_few_steps():
+    async def story():
+        async with running(node("a"), gang("g", 2000), *members("g", 1200)) as world:
+            await world.pass_time(2 * PATIENCE + 5)
+            assert len(incomplete(world)) == 1201
+
+    asyncio.run(story())
+
+
 def test_only_the_leader_says_what_groups_wait_for():
     async def story():
         async with running(node("a", "8"), gang("g", 3), member("g", 0)) as world:
