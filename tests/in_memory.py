@@ -211,7 +211,7 @@ class InMemoryCluster:
 
 
 def _all_is_well(pod: PodView, node: str) -> None:
-    """Nothing goes wrong with a bind."""
+    """Every bind succeeds."""
 
 
 def _with_condition(status: objects.PodStatus, condition: Condition) -> objects.PodStatus:

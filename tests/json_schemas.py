@@ -75,7 +75,7 @@ class Label(Place):
 
 
 class Finding(Place):
-    """What is wrong; `suggestion` is text that fixes it in place of `start` to `end`."""
+    """A diagnostic; `suggestion` replaces the text from `start` to `end` and fixes it."""
 
     code: str
     severity: Literal["error", "warning"]
@@ -265,7 +265,7 @@ class DryRunSummary(TypedDict):
 
 
 class OptimalPlacement(TypedDict):
-    """What `--optimal` found; pods in `evicted` have no place in it. `fewest`: no placement has fewer evictions and moves, as is proved."""
+    """The result of `--optimal`; pods in `evicted` have no node in it. `fewest`: proved that no placement has fewer evictions and moves."""
 
     answer: Answer
     evicted: list[Placed]
@@ -307,7 +307,7 @@ class DiffSide(TypedDict, total=False):
 
 
 class DiffPlace(TypedDict):
-    """Where a pod goes, and with which devices; the message says why to no node."""
+    """The node and the devices of a pod; `message` is the reason if it gets no node."""
 
     node: str | None
     message: str

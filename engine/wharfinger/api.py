@@ -1,4 +1,4 @@
-"""The public functions of `import wharfinger`: each calls what the command line calls too."""
+"""The public functions of `import wharfinger`. Each calls the same functions as the command line."""
 
 from __future__ import annotations
 

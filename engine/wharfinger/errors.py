@@ -1,4 +1,4 @@
-"""Exceptions that Wharfinger raises on purpose, and foreign text made safe to show in messages.
+"""The exceptions of Wharfinger, and functions that make foreign text safe for messages.
 
 Everything a user can cause derives from `WharfingerError`, so a shell can print one sentence and leave with the right exit code
 instead of showing a traceback:
@@ -30,7 +30,7 @@ class InvalidObject(WharfingerError):
 
 
 class StaleSnapshot(WharfingerError):
-    """The state behind a snapshot has moved on."""
+    """The state of a snapshot has changed since."""
 
 
 class UnknownObject(WharfingerError):
@@ -44,7 +44,7 @@ class PluginContractError(WharfingerError):
 
 
 class PluginFault(WharfingerError):
-    """A method of a plugin raised something, or answered what it must not; `error` is what."""
+    """A method of a plugin raised an exception, or returned a value that its contract does not allow; `error` is the reason."""
 
     def __init__(self, plugin: str, method: str, error: Exception) -> None:
         self.plugin = plugin

@@ -102,7 +102,7 @@ def writers_behind_bindings(waited: float, ramp_up: float, usual: int, most: int
 
 
 class Background:
-    """Tasks that run next to the scheduling loop. `failed` is called with what a task raised; a cancelled task has not failed."""
+    """Tasks that run next to the scheduling loop. `failed` is called with the exception of a task; a cancelled task has not failed."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self._failed = failed
@@ -236,7 +236,7 @@ class TimedSteps(Generic[T]):
         self.seconds = 0.0
 
     def run(self) -> Generator[None, None, T]:
-        """The same steps, which return what they do."""
+        """The same steps, with the same result."""
         with closing(self._steps):
             while True:
                 began = self._clock.monotonic()

@@ -101,7 +101,7 @@ class NotProved(Exception):
 
 
 def optimum(state: ClusterState, goal: Goal, seconds: float = 5.0) -> float:
-    """The most that any placement of the pods on these nodes has of the goal, whatever order of moves leads to it.
+    """The highest value of the goal of any placement of the pods on these nodes, for any order of moves.
 
     Raises NotProved if CP-SAT does not find and prove it in time.
     """

@@ -98,7 +98,7 @@ def measure(state: ClusterState, compiled: CompiledPolicy, now: float) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refreshed:
-    """CPU seconds of a round of refreshes, and the longest that the event loop stood still meanwhile."""
+    """CPU seconds of a round of refreshes, and the longest pause of the event loop during it."""
 
     cpu: float
     pause: float

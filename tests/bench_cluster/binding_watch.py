@@ -30,7 +30,7 @@ class Stop(Exception):
 
 
 class BindingWatch:
-    """When each pod was `seen` bound."""
+    """The time at which each pod was `seen` bound."""
 
     def __init__(self, port: int, certificate: str, version: str, scheduler: str) -> None:
         self._port = port

@@ -51,7 +51,7 @@ class Load:
         return Request(name=name, content=head.encode() + content)
 
     def send(self, requests: Iterable[Request], *, per_second: float | None = None) -> dict[str, float]:
-        """When each was sent (seconds, monotonic) by its name, after all were answered. Without a pace as fast as the server answers."""
+        """The time at which each was sent (seconds, monotonic), by name, after all were answered. Without a pace, the server sets it."""
         return asyncio.run(self._send(iter(requests), per_second))
 
     async def _send(self, requests: Iterator[Request], per_second: float | None) -> dict[str, float]:

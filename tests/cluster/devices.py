@@ -1,4 +1,4 @@
-"""A driver of devices for tests: it publishes slices, and prepares nothing. And what must be true of claims whatever has happened."""
+"""A driver of devices for tests: it publishes slices, and prepares nothing. Also the invariants of claims, which hold after every fault."""
 
 from __future__ import annotations
 

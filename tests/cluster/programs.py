@@ -1,4 +1,4 @@
-"""Programs run for a test, which end with it whatever becomes of the test.
+"""Programs that run for a test and end with it, also if the test fails.
 
 Each is the leader of its own process group, killed as a group when it is stopped, when Python exits, and (Linux) by the kernel when Python
 dies without exiting: a killed test run leaves no etcd behind. The kernel means the thread that started the program: use the main one.

@@ -115,7 +115,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._flowing.set)
 
     def strand(self) -> None:
-        """Half-open for good: nothing more comes of the answers that have begun, without an error. New requests are answered."""
+        """Leaves connections half-open: answers that have begun never continue, without an error. New requests are answered."""
         self._loop.call_soon_threadsafe(self._strand)
 
     def count(self, test: Callable[[Exchange], bool]) -> int:

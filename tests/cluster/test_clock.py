@@ -52,7 +52,7 @@ def test_a_pod_that_backs_off_is_tried_in_time_although_the_clock_was_set_back(c
 
 
 def _written_at_the_time_of_the_clock(api, clock):
-    """What was written last has the clock's own time, and an event of what happened before it was set has another."""
+    """The last write has the present time of the clock; an event from before the clock was set has the former time."""
     said = [event for event in api.list("Event") if event.get("reportingController") == NAME]
     times = {event["regarding"]["name"]: datetime.fromisoformat(event["eventTime"]).timestamp() for event in said}
     now = datetime.now(UTC).timestamp()

@@ -1,4 +1,4 @@
-"""`kubectl describe pod` shows of a pod of ours what it shows of one of kube-scheduler's."""
+"""`kubectl describe pod` shows the same about pods of Wharfinger and of kube-scheduler."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""No pod is lost, whatever breaks between the scheduler and the API server."""
+"""No pod is lost after any fault between the scheduler and the API server."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Of several replicas one acts, whatever breaks between them and the lease: never two at a time, and never none for long."""
+"""After any fault between replicas and the Lease, exactly one replica acts: never two at a time, and never none for long."""
 
 import contextlib
 import json
@@ -209,7 +209,7 @@ def _written(proxy):
 
 
 def _renewals(proxy):
-    """When the lease was written."""
+    """The times at which the Lease was written."""
     return [seen.at for seen in _written(proxy)]
 
 

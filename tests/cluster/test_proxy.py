@@ -1,4 +1,4 @@
-"""The faults themselves: a scenario that injects nothing would pass whatever the scheduler does."""
+"""Tests of the faults: a scenario that injects no fault would always pass."""
 
 import contextlib
 import http.client
@@ -158,7 +158,7 @@ def test_clients_get_over_an_api_server_that_went_away(through, proxy, control_p
 
 
 def _ends(answer):
-    """The stream ends or breaks; one that stands still raises TimeoutError."""
+    """Returns when the stream ends or breaks; raises TimeoutError for one that is silent."""
     try:
         while answer.readline():
             pass

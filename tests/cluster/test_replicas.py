@@ -1,4 +1,4 @@
-"""Two replicas: whatever becomes of the one that leads, every pod is bound exactly once, and who leads no more binds nothing."""
+"""Two replicas: after any fault of the leader, every pod is bound exactly once, and a former leader binds nothing."""
 
 import signal
 

@@ -220,7 +220,7 @@ def test_drifted_pods_are_listed_and_evicted_one_by_one(defined, wharf, nodes):
 
 
 def _evictions(cluster):
-    """When the process has evicted pods, as it says."""
+    """The times at which the process evicted pods, from its log."""
     said = [event for event in cluster.api.list("Event") if event["reason"] == "Evicted"]
     return sorted(datetime.fromisoformat(event["eventTime"]) for event in said)
 

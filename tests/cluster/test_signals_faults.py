@@ -1,4 +1,4 @@
-"""A Prometheus that says the wrong thing, or nothing: whatever it does, pods are placed, and as quickly as ever."""
+"""Pods are placed at the usual speed while Prometheus gives wrong answers or none."""
 
 import json
 import threading

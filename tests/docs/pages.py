@@ -35,7 +35,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command of a console block, what it must print, and the line it stands on."""
+    """One command of a console block, its expected output, and its line number."""
 
     command: str
     output: str

@@ -41,7 +41,7 @@ def rate(metric: Metric, *by: str, over: str = "5m", **equal: str) -> str:
 
 
 def total(metric: Metric, *by: str, **equal: str) -> str:
-    """The sum of a gauge of ours, by job and more labels."""
+    """The sum of a gauge of Wharfinger, by job and more labels."""
     return f"sum by ({', '.join(('job', *by))}) ({series(metric, **equal)} {OURS})"
 
 

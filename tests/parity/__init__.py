@@ -1,1 +1,1 @@
-"""Parity with kube-scheduler 1.36: its own plugins' answers to questions about frozen clusters, and ours."""
+"""Parity with kube-scheduler 1.36: the answers of its plugins to questions about frozen clusters, and those of Wharfinger."""

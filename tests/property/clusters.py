@@ -1,4 +1,4 @@
-"""Strategies for nodes and pods, and a snapshot written out by name so that two can be compared whatever their rows are."""
+"""Strategies for nodes and pods, and a snapshot written out by name so that two with different rows can be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes are counted on each node as for its pods alone, and as at a fresh start, whatever happened in between."""
+"""After any changes, the volumes of each node are counted as for its pods alone, and as after a restart."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The best rows found by cells are those that looking at every row finds, whatever changes in between."""
+"""After any changes, the best rows found by cells are those that a search of all rows finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An updated evaluation equals a new one, whatever happened to the cluster in between."""
+"""An updated evaluation equals a new one after any changes of the cluster."""
 
 from __future__ import annotations
 
@@ -473,7 +473,7 @@ class Renumbering(Remembering):
 
 
 def compact_always(self: NodeTable) -> None:
-    """Go over to another table without waiting until it is worth while, and never to the numbers that were there."""
+    """Renumber strings and taints at every call, also while few codes are unused."""
     self._renumber_strings()
     self._renumber_taints()
 

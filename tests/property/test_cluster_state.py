@@ -1,4 +1,4 @@
-"""Whatever happens to a cluster, and in whatever order, its columns are those of a cluster that was built from the same objects at once."""
+"""After any changes in any order, the columns of a cluster are those of one built from the same objects at once."""
 
 from __future__ import annotations
 

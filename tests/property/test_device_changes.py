@@ -1,4 +1,4 @@
-"""A scheduler that was running decides about claims for devices as one that has just started, whatever happened in between.
+"""After any changes, a running scheduler decides about claims for devices like one that has just started.
 
 The clusters are those of the vectors: slices come, go and get new generations, claims are allocated and freed, allocations are in flight,
 nodes are relabelled, classes change.

@@ -1,4 +1,4 @@
-"""Decisions are the same to the last bit, kept or fresh, and whatever the processor can do."""
+"""Decisions are the same to the last bit: stored or new, and with all features of the processor or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that are not a number are missing: no policy sees NaN, whatever infinities its arithmetic makes."""
+"""Results that are not a number are missing: no policy sees NaN, also after arithmetic with infinities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy of a namespace shows its author nothing of objects of other namespaces, whatever their kind.
+"""A policy of a namespace shows its author nothing of objects of any kind of other namespaces.
 
 The two clusters have the same nodes, and the same objects of the namespace itself. Those of other namespaces differ: labels of namespaces,
 services and controllers, PodGroups, claims for volumes and who has a volume, disruption budgets, pods that wait with a nomination, and
@@ -106,7 +106,7 @@ def volume(name: str, node: str, owner: tuple[str, str] | None) -> objects.Persi
 
 @st.composite
 def of_others(draw: st.DrawFn, volumes: Sequence[tuple[str, str]]) -> list[Any]:
-    """Objects of other namespaces; `volumes` (names, nodes) are theirs, whoever of them has one."""
+    """Objects of other namespaces; `volumes` (names, nodes) belong to any of them."""
     found: list[Any] = [
         made(objects.Namespace, each, metadata={"labels": draw(st.dictionaries(WORDS, WORDS, max_size=2))}) for each in OTHERS
     ]

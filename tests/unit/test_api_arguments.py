@@ -89,7 +89,7 @@ def test_an_unknown_node_is_named(asked):
 
 
 def printed(folder, seed, *words):
-    """What a verb prints, in a process with that seed of hashes."""
+    """The output of a verb, in a process with that hash seed."""
     command = [WHARF, *words, "--snapshot", "now.json", "--policy", "pack.policy", "--format", "json"]
     env = {**os.environ, "PYTHONHASHSEED": seed}
     return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=True).stdout

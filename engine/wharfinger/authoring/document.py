@@ -184,7 +184,7 @@ class Document:
         return self.text[: self.statements[0].start], *(self.text[each.start : each.end] for each in found)
 
     def with_names(self, offset: int) -> Document:
-        """The document as in `part`, where all other names are known, but not what they mean: enough for errors of the statement.
+        """The document as in `part`, where all other names are known without their meanings. This is enough for errors of the statement.
 
         Other statements that declare the same name are there too. For a test that uses an unknown name, all declarations and rules are.
         """
@@ -306,7 +306,7 @@ class Document:
         return next((each for each in here.words if each.role is Role.PARAMETER and each.name == word.name), None) if here else None
 
     def word_at(self, offset: int) -> Word | None:
-        """The word that an offset is in, or directly behind; of two that touch there, the one that is no symbol."""
+        """The word at an offset, or directly before it. Of two adjacent words, the one that is not a symbol."""
         low, high = 0, len(self.words)
         while low < high:
             middle = (low + high) // 2

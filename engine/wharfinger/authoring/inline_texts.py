@@ -1,4 +1,4 @@
-"""Texts that an editor shows between those of the author: what is inferred behind names, and results above tests and filters.
+"""Texts that an editor adds to a policy: inferred types after names, and results above tests and filters.
 
 Inlay hints are the types and ranges of lets, and the ranges of scores. Code lenses are whether a test passes, and how many nodes of a
 cluster a filter lets through.
@@ -48,7 +48,7 @@ class InlayHints:
         self._kept: dict[tuple[str, ...] | None, list[InlayHint]] = {}  # by the text of the statement; offsets from its beginning
 
     def of(self, document: Document, start: int = 0, end: int | None = None) -> list[InlayHint]:
-        """The hints between two offsets: behind the name of a let its type and range, behind that of a score the range of its value."""
+        """The hints between two offsets: the type and range after the name of a let, the range of the value after that of a score."""
         end = len(document.text) if end is None else end
         near = [each for each in document.statements if each.kind in _WITH_HINTS and each.start <= end and start <= each.end]
         shown = [(each, document.says(each)) for each in near]

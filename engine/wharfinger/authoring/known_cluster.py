@@ -32,7 +32,7 @@ Counts = Mapping[str, Counter[str]]
 
 
 class Spread(Struct, frozen=True, kw_only=True):
-    """The values of an expression over nodes: how many have one, and the words for what they are."""
+    """The values of an expression over nodes: the number of nodes with a value, and a text that describes the values."""
 
     nodes: int
     present: int

@@ -1,4 +1,4 @@
-"""The words of a policy by what they are: a keyword, the name of a let, a field, a node of a test.
+"""The words of a policy with their roles: a keyword, the name of a let, a field, a node of a test.
 
 This is known from the tokens alone, so it is known also where a text does not parse, which is most of the time while a user types. The
 parser decides what is right; here a word gets the role that it most likely has. A statement at the beginning of a line ends whatever was

@@ -1,4 +1,4 @@
-"""Functions of time: how old something is, and what a clock on the wall of a time zone shows.
+"""Functions of time: ages, and the time of day and the weekday in a time zone.
 
 Time is always the snapshot's own; a policy has no clock. The rules of time zones are those of the `tzdata` package, and not of the machine:
 every machine with the same packages decides alike.

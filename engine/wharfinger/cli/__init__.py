@@ -146,7 +146,7 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code of one run of the command line; never raises for what a user can cause."""
+    """Runs the command line once and returns the exit code. An error of the user is never an exception."""
     streams.prepare()
     completion.replace_scripts()
     group = typer.main.get_command(app)

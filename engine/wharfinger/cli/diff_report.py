@@ -1,4 +1,4 @@
-"""The report of `wharf diff`: a table for people, Markdown for a merge request, plain values for programs."""
+"""The report of `wharf diff`: a table as text, Markdown for a merge request, plain values for programs."""
 
 from __future__ import annotations
 

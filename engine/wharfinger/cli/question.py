@@ -94,7 +94,7 @@ def read(flags: QuestionFlags, waiting: Callable[[Cluster], tuple[PodView, ...]]
 def _pods(
     flags: QuestionFlags, found: Cluster, waiting: Callable[[Cluster], tuple[PodView, ...]]
 ) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
-    """(the pods of `--pods`, or the waiting ones; sentences about what could not be looked up)."""
+    """(the pods of `--pods`, or the waiting ones; a warning for each object that was not found)."""
     if flags.pods:
         return cluster.load_pods(flags.pods, found, skip_invalid=flags.skip_invalid, strict=flags.strict)
     return waiting(found), ()
@@ -150,7 +150,7 @@ def revisions(chain: Chain) -> dict[str, str]:
 
 
 def rendered(output: Format, text: Callable[[], str], value: Callable[[], Mapping[str, Any]]) -> str:
-    """A report in a format: the text for people, or the plain value as JSON or YAML."""
+    """A report in a format: as text, or the plain value as JSON or YAML."""
     if output == "text":
         return text()
     if output == "json":
@@ -163,7 +163,7 @@ def rendered(output: Format, text: Callable[[], str], value: Callable[[], Mappin
 
 
 def usage_lines(before: Utilisation, after: Utilisation | None) -> Iterator[str]:
-    """A table for people: a line for the nodes and for each resource; without the column `after` if nothing happened."""
+    """A table as text: a line for the nodes and for each resource. It has no column `after` if nothing changed."""
     every = [("", "before", "after", "of"), *usage_rows(before, after or before)]
     shown = every if after is not None else [(name, old, of) for name, old, _, of in every]
     yield from wording.columns(shown, right=frozenset({1, 2, 3})).splitlines()
@@ -199,7 +199,7 @@ def usage_value(found: Utilisation) -> dict[str, Any]:
 
 
 def group_lines(found: Sequence[GroupResult]) -> Iterator[str]:
-    """A table for people: a line per group, and the domains that take most of one that has no place. Empty without groups."""
+    """A table as text: a line per group. For a group without a placement, also the domains that take most members. Empty without groups."""
     if not found:
         return
     rows = [("GROUP", "STATE", "PLACED", "WHERE, OR WHY NOT")]

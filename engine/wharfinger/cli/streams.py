@@ -75,7 +75,7 @@ def handled(number: signal.Signals, handler: Callable[..., object]) -> Iterator[
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """A function that returns True once Ctrl-C was pressed; pressed again, it ends the command as ever."""
+    """A function that returns True after Ctrl-C was pressed. A second Ctrl-C ends the command as usual."""
     pressed, before = False, signal.getsignal(signal.SIGINT)
 
     def on_interrupt(*_: object) -> None:

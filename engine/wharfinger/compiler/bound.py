@@ -79,7 +79,7 @@ class BoundPolicy:
         return tuple(sorted(self._policy.freshness.suspended(snapshot)))
 
     def forget_columns(self) -> None:
-        """Forget what was computed for all rows: until the next question about them the cluster has changed."""
+        """Forget the columns for all rows. The cluster has changed before they are read again."""
         if self._frame is not None and isinstance(self._frame.rows, slice):
             self._frame, self._registers = None, self._start
 
@@ -172,7 +172,7 @@ class BoundPolicy:
         return found
 
     def token(self, rule: Rule, snapshot: Snapshot) -> Hashable:
-        """A token of what a rule depends on besides its own row and node objects.
+        """A token that changes with anything that a rule reads except its own row and node objects.
 
         If two snapshots have equal tokens, the answer for a row can differ only by what changed on that row or in a node object. Only
         GLOBAL rules depend on more. The token keeps references to what it compares, so an old one never equals a new one by chance.

@@ -145,7 +145,7 @@ class Amounts(Struct, frozen=True, kw_only=True):
         return sum(selection.recounted for selection in self.selections)
 
     def amounts(self) -> dict[str, Any]:
-        """The operations by what they are for, under the keys that programs read."""
+        """The operations by purpose, under the keys of the JSON output."""
         return {
             "perNode": self.operations,
             "kept": self.kept,
@@ -442,7 +442,7 @@ def _report_programs_of_pods(policy: typed.Policy, diagnostics: Diagnostics, cos
 
 
 def excess(cost: Cost, budget: Budget) -> str | None:
-    """The first amount of a cost that is above a budget, in words, or None."""
+    """A sentence about the first amount of a cost that is above a budget, or None."""
     amounts = {
         "numbers for each node": (cost.operations, budget.operations),
         "numbers kept for each node": (cost.kept, budget.kept),

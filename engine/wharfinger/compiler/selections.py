@@ -200,7 +200,7 @@ def item_program(output: Node) -> ItemProgram:
 
 
 def weighing(outputs: Sequence[Node]) -> ItemProgram:
-    """The program of what a placed pod counts in a selection: 1 or its value, None if it is not selected or has no value.
+    """The program that computes the weight of a placed pod in a selection: 1 or its value; None if it is not selected or has no value.
 
     `outputs` are the operands of the selection: whether a pod is selected and, for sums, its value and whether that is present.
     """
@@ -256,7 +256,7 @@ class _Counted:
         self._passing = any(varies_between_decisions(capture) for capture in self._program.captures)
 
     def weigh(self, captured: Sequence[Any]) -> Weigh:
-        """The function that returns what a pod counts, None for nothing."""
+        """The function that returns the weight of a pod, or None."""
         return partial(self._program.function, self._own(captured))
 
     def kept(self, snapshot: Snapshot, captured: Sequence[Any]) -> Selection:

@@ -113,7 +113,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         log.info("stopped")
 
 
-async def _policies(  # noqa: PLR0913, PLR0917 — the sources, and what hears of them
+async def _policies(  # noqa: PLR0913, PLR0917 — the sources, and their subscribers
     settings: Settings, observation: Observation, connection: Connection, custom: Operator | None, clock: Clock, rights: TenantRights
 ) -> PolicyStore:
     return await policies_of(

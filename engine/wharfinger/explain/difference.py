@@ -71,7 +71,7 @@ class Cause(Struct, frozen=True, kw_only=True):
         return self.sentence()
 
     def sentence(self, before: str = "before") -> str:
-        """The cause in words; `before` is what the side before is called."""
+        """A sentence about the cause; `before` is the name of the side before."""
         if self.kind is Kind.FILTER:
             return f"{self.rule} {self._filter(before)}"
         if self.kind is Kind.SCORE:

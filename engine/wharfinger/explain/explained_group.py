@@ -84,7 +84,7 @@ def _counted(reasons: list[tuple[str, int]]) -> str:
 
 
 def explained_group(chain: Chain, state: ClusterState, index: GroupIndex, key: str, now: float) -> ExplainedGroup:
-    """The explanation of what a chain decides about a group at a time. `index` has the group; `state` is as before afterwards."""
+    """The explanation of the decision of a chain about a group at a time. `index` has the group; `state` is restored afterwards."""
     state.set_time(now)
     decider = Decider(chain)
     waiting, gates = free_members(chain, index, key)
@@ -150,7 +150,7 @@ def named_victims(victims: Sequence[PodView], namespace: str) -> str:
 
 
 def _terms(terms: GroupTerms | None, index: GroupIndex, key: str) -> Iterator[str]:
-    """The terms of the group, in words."""
+    """The terms of the group as sentences."""
     members = index.members(key)
     placed = sum(bool(pod.node_name) for pod in members)
     yield f"{wording.count(len(members), 'member')}, {placed} with a node"

@@ -1,4 +1,4 @@
-"""Explains a pod by the decision that would be made about it now: why it is on its node or pending, and what would have to change.
+"""Explains why a pod is on its node or pending, and what would have to change, by a new decision about it.
 
 A pod that waits is decided about as it is. A bound pod was decided about some time ago; it is decided about again as if it waited, on the
 cluster as it is, without the pod itself in it.
@@ -76,7 +76,7 @@ class ExplainedPod(Struct, frozen=True, kw_only=True):
 def explained(  # noqa: PLR0913, PLR0917 — the question, and what is known of groups
     chain: Chain, state: ClusterState, pod: PodView, now: float, nodes: Sequence[str] = (), index: GroupIndex | None = None
 ) -> ExplainedPod:
-    """The explanation of what a chain decides about a pod at a time; `nodes` are reported in full. `index` has the groups of pods.
+    """The explanation of the decision of a chain about a pod at a time. `nodes` are reported in full; `index` has the groups of pods.
 
     `state` is changed: a pod that is placed in it is taken out. Raises UnknownObject for a node that does not exist.
     """
@@ -112,9 +112,9 @@ def _explained_member(  # noqa: PLR0913, PLR0917 — as above
 def explained_decision(  # noqa: PLR0913 — the keywords are about groups
     pod: PodView, decision: Decision, snapshot: Snapshot, nodes: Sequence[str] = (), *, group: str = "", about: str = ""
 ) -> ExplainedPod:
-    """The explanation of a decision that was just made about a pod as if it waited; `pod` is as it is, perhaps bound.
+    """The explanation of a new decision about a pod, made as if it were pending. `pod` may be bound.
 
-    `group` is the key of its group, and `about` what becomes of that.
+    `group` is the key of its group, and `about` a sentence about the state of the group.
 
     Raises UnknownObject for a node that does not exist.
     """

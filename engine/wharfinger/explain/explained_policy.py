@@ -47,7 +47,7 @@ class Governed(Struct, frozen=True, kw_only=True):
 
 
 class RejectingFilter(Struct, frozen=True, kw_only=True):
-    """A filter of the policy: it rejects `nodes` for `pods` of the pods looked at.
+    """A filter of the policy: it rejects `nodes` nodes for `pods` of the examined pods.
 
     `example` is one of these as (pod, node), with the sentences for it; None if the filter rejects no node.
     """
@@ -69,7 +69,7 @@ class PodDifference(Struct, frozen=True, kw_only=True):
 
 
 class ExplainedPolicy(Struct, frozen=True, kw_only=True):
-    """The report. `scope` is the condition of `for pods where`, None for all pods. `suspended` are sentences about metrics without a say.
+    """The report. `scope` is the condition of `for pods where`, None for all pods. `suspended` are sentences about suspended metrics.
 
     `looked_at` is the number of pods that were decided about, on `nodes` nodes.
     """
@@ -116,7 +116,7 @@ def _plain(found: PodDifference) -> dict[str, Any]:
 
 
 def explained_policy(chain: Chain, without: Chain, state: ClusterState, name: str, waiting: Iterable[PodView]) -> ExplainedPolicy:
-    """The report about the policy of that name in `chain`; `without` is the chain without it, or with the one in its place.
+    """The report about the policy of that name in `chain`; `without` is the chain without it, or with its replacement.
 
     `waiting` are the pods without a node. `state` is changed meanwhile, and in the end holds the same pods as before.
     """
@@ -198,7 +198,7 @@ class _Found:
         self._explainers = PolicyExplainer(self.without), PolicyExplainer(self.chain)
 
     def look_at(self, state: ClusterState, pod: PodView) -> None:
-        """Decide about a pod on both sides; a placed pod leaves the state meanwhile."""
+        """Decide about a pod on both sides. A placed pod is removed from the state during the decisions."""
         placed, assumed = state.is_placed(pod.uid), state.is_assumed(pod.uid)
         if placed:
             state.remove_pod(pod)

@@ -1,4 +1,4 @@
-"""The amounts behind rejections by Kubernetes' own filters, and what would have to change so that a node takes the pod.
+"""The amounts behind rejections by Kubernetes' own filters, and the changes after which a node would accept the pod.
 
 kube-scheduler's reasons name a resource or a taint at most; the amounts are what people look up next. A remedy is advice, not a promise:
 each sentence is about one filter alone, and what it proposes may be unwise. A reason that is complete has no remedy.
@@ -22,7 +22,7 @@ from wharfinger.model.state.snapshot import Snapshot
 
 
 def details(rule: str, pod: PodView, node: NodeView) -> tuple[str, ...]:
-    """Lines with the amounts, taints or labels behind a rejection by a built-in filter; none if the reason is complete."""
+    """Lines with the amounts, taints or labels that caused a rejection by a built-in filter; none if the reason has them already."""
     return tuple(detail for detail, _ in _of_builtin(rule, pod, node) if detail)
 
 

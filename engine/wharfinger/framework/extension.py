@@ -154,11 +154,11 @@ class PreEnqueuePlugin(Plugin, ABC):
 
     @abstractmethod
     def pre_enqueue(self, pod: PodView) -> Reason | None:
-        """The reason why the pod must wait outside the queue, or None to let it in."""
+        """The reason why the pod must wait outside of the queue, or None."""
 
 
 class Trial(Protocol):
-    """The filters of an evaluation, run on one node with supposed pods: what a PostFilter plugin is given."""
+    """The filters of an evaluation, run on one node with supposed pods; the argument of a PostFilter plugin."""
 
     @property
     def spans_nodes(self) -> bool:
@@ -251,10 +251,10 @@ class PrecomputingPlugin:
     """A filter of Wharfinger itself that keeps with the cluster what takes much work, so that a scheduler does it in steps."""
 
     def follow(self, store: ObjectStore) -> None:
-        """Begin to follow the objects of a cluster. A scheduler asks for it before it knows any, so that none are read at once."""
+        """Begin to follow the objects of a cluster. A scheduler calls it before it has any objects, so that none are read at once."""
 
     def precompute(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:
-        """The steps of what the prepared filter would do at once otherwise; what they find is kept with the cluster.
+        """Do the work of the prepared filter in steps, before it runs. The results are kept with the cluster.
 
         `snapshot` returns the cluster as it is at each step. `kept`: a filter for pods with claims for devices like this one is prepared
         already. Not all steps may be taken.

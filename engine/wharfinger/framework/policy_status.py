@@ -79,11 +79,11 @@ class PolicySource(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the source for people: a path, `configmap team-a/policies`, `schedulingpolicies`."""
+        """The name of the source in messages: a path, `configmap team-a/policies`, `schedulingpolicies`."""
 
     @property
     def lasting(self) -> bool:
-        """True if an empty source counts as lost, and not as a source whose last policy was removed on purpose."""
+        """True if an empty source counts as lost. Otherwise its last policy was removed deliberately."""
 
     @property
     def imports(self) -> bool:

@@ -116,7 +116,7 @@ class ApiClaimWriter:
         await self._write("PATCH", f"{_path(claim)}/status", msgspec.json.encode(body), MERGE_PATCH)
 
     async def delete(self, claim: objects.ResourceClaim) -> None:
-        """Takes the finalizer away and deletes the claim; one that has taken its name meanwhile stays."""
+        """Takes the finalizer away and deletes the claim. A newer claim of that name stays."""
         uid = claim.metadata.uid
         try:
             for left in reversed(range(_CONFLICTS)):

@@ -166,7 +166,7 @@ class EventRecorder:
         return max(0.0, self._clock.monotonic() - min(since)) if since else 0.0
 
     async def run(self) -> None:
-        """Writes what is recorded; never returns."""
+        """Writes the recorded events; never returns."""
         async with asyncio.TaskGroup() as writers:
             while True:
                 await self._work.wait()

@@ -441,7 +441,7 @@ class _Channel(asyncio.BufferedProtocol):
 
 
 class ClientTls:
-    """One connection. What is to be sent is had by `take`: at first the beginning of the handshake, later after each of the other calls.
+    """One connection. `take` returns the bytes to send: first the beginning of the handshake, later those after each of the other calls.
 
     It resumes `session` if the server agrees. ssl.SSLError if the context allows no version or cipher.
     """
@@ -479,7 +479,7 @@ class ClientTls:
         return content
 
     def encrypt(self, content: bytes) -> None:
-        """Encrypts what is to be sent; to be called after the handshake."""
+        """Encrypts bytes to send; call it after the handshake."""
         self._tls.write(content)
 
     def take(self) -> bytes:

@@ -35,7 +35,7 @@ _BIND_ATTEMPTS = 5  # while the server is too busy; then the pod queues again
 _ATTEMPTS = 5
 
 _OTHER_UID = re.compile(r"UID in (?:the )?precondition|uid mismatch")
-"""What the API server says about another object of that name (rest.BeforeDelete, storage.Preconditions.Check, the patch handler, 1.36)."""
+"""The API server's message about another object of that name (rest.BeforeDelete, storage.Preconditions.Check, the patch handler, 1.36)."""
 
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
@@ -50,7 +50,7 @@ class ApiBinder:
         self.in_flight = 0
 
     async def bind(self, pod: PodView, node: str) -> None:
-        """Returns once the pod with exactly this uid is bound to the node; Otherwise raises BindFailed with what is known."""
+        """Returns once the pod with exactly this uid is bound to the node; otherwise raises BindFailed."""
         self.in_flight += 1
         try:
             await self._bind(pod, node)

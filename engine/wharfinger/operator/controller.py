@@ -1,4 +1,4 @@
-"""Controllers: the objects that they know, work queues of keys, and workers that reconcile the objects behind the keys.
+"""Controllers: the objects that they know, work queues of keys, and workers that reconcile the objects of the keys.
 
 Only the leader's workers work. A failed key comes back after ever longer waits and does not hold up the others. The queue follows
 client-go's workqueue (util/workqueue/queue.go, Kubernetes 1.36): a key that is added while it waits occurs once; one that is added

@@ -108,7 +108,7 @@ class Judge:
             yield from self._decider(pod.spec.scheduler_name, chain).precompute(self.snapshot, _unplaced(pod))
 
     def _decider(self, name: str, chain: Chain) -> Decider:
-        """A decider apart from the scheduler's own, whose cache is for the pods that wait; small, as pods of apps have few templates."""
+        """A decider with its own small cache. The cache of the scheduler's decider is for waiting pods; pods of apps have few templates."""
         found = self._deciders.get(name)
         if found is None or found.chain is not chain:
             found = self._deciders[name] = Decider(chain, most_cells=2_000_000)

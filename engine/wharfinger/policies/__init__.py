@@ -1,4 +1,4 @@
-"""Policies while a scheduler runs: where they come from, which version of each decides, and how a new set takes over.
+"""Policies while a scheduler runs: their sources, the version of each that is in force, and the change to a new set.
 
     sources ──texts──▶ store ──▶ candidate: parse, check, test, compile, try ──▶ active: which version of which policy decides
                                                                                     │

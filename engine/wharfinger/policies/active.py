@@ -1,4 +1,4 @@
-"""The versions of policies that are in force, as one value that the scheduler takes over between two cycles.
+"""The versions of policies that are in force, as one value that the scheduler adopts between two cycles.
 
 Two policies of one name cannot both hold, nor two that contradict each other about a built-in plugin. Policies of the cluster come before
 those of namespaces; otherwise the first one stays: first those that keep their name, by age; then new ones, in the order of sources and

@@ -196,7 +196,7 @@ class PolicyBudget:
 
     @contextmanager
     def group_step(self, governing: Callable[[], Sequence[CompiledPolicy]]) -> Iterator[None]:
-        """A context for one step of a group; each decision in it about a member is judged by itself.
+        """A context for one step of a group; each decision in it about a member is measured separately.
 
         `governing` returns the policies that govern one of the members.
         """

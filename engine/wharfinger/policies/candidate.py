@@ -91,7 +91,7 @@ class Sample(Struct, frozen=True, kw_only=True, dict=True):
         return state.snapshot(self.now)
 
     def probes(self, namespace: str | None) -> Sequence[PodView]:
-        """The pods to try a policy with that may look at one namespace (None: at all): waiting ones first, one of each template."""
+        """The pods to try a policy with, of one namespace (None: of all): waiting ones first, one of each template."""
         return self._probes.get(namespace, ())
 
     @cached_property

@@ -67,7 +67,7 @@ class Entry(Struct, eq=False, kw_only=True):
 
     @property
     def _has_other_authority(self) -> bool:
-        """True if what holds was accepted under another authority, which may have been allowed more."""
+        """True if the version in force was accepted under another authority, which may have had more rights."""
         return self.held is not None and self.held.policy.authority != self.text.authority
 
     def reviewed(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:

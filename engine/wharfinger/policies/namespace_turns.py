@@ -1,4 +1,4 @@
-"""Which texts of namespaces are built next: a portion at a time, by turns, so that many changes of one namespace delay no other.
+"""Selects the texts of namespaces to build next. Namespaces take turns, so many changes of one namespace delay no other.
 
 All changes of the cluster's policies are built together, as they may belong together. With them go some texts of namespaces; the others
 keep their former versions until it is their turn. A namespace that has had less text built comes first.
@@ -30,7 +30,7 @@ class NamespaceTurns:
         self._queue: FairQueue[tuple[str, str]] = FairQueue(_PLACES)
 
     def divided(self, pending: Mapping[str, Offer], ledger: Ledger) -> tuple[dict[str, Offer], dict[str, Offer]]:
-        """(the offers with what is to be built now, the offers of which something is left), by source."""
+        """(the offers with the texts to build now, the offers with the texts to build later), by source."""
         waiting = {
             (source, key): Requester(namespace)
             for source, offer in pending.items()

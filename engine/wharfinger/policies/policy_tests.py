@@ -1,4 +1,4 @@
-"""Runs the `test` blocks of policies: follows their steps, checks what they expect, and reports failures and coverage as values."""
+"""Runs the `test` blocks of policies: follows their steps, checks their expectations, and returns failures and coverage."""
 
 from __future__ import annotations
 
@@ -326,7 +326,7 @@ Observe = Callable[[ast.Test, Scenario, Attempt], None]
 
 
 def run(policies: Sequence[typed.Policy], once: CompileCache | None = None, observe: Observe | None = None) -> Report:
-    """The results of every test of every policy, and what they covered; `once` shares compiled policies with other callers."""
+    """The results of every test of every policy, and their coverage; `once` shares compiled policies with other callers."""
     results: list[Result] = []
     coverages = [Coverage(policy) for policy in policies]
     for policy, coverage in zip(policies, coverages, strict=True):

@@ -1,4 +1,4 @@
-"""Shadow policies: what would have been decided if they decided too.
+"""Shadow policies: the decisions that they would have made, compared with the real ones.
 
 Each is compared with the decisions about pods that it governs, on the state they were made on, and changes none of them. All shadows
 together may take a share of the time; when it is used up, decisions are not compared and are counted as unseen. A shadow that exceeds the
@@ -33,7 +33,7 @@ MAX_CELLS = 5_000_000
 
 
 class Disagreement(Struct, frozen=True, kw_only=True):
-    """A decision that the shadow would have made otherwise: chosen nodes (None: no node fits) and feasible nodes of both."""
+    """A decision that the shadow would have made differently: chosen nodes (None: no node fits) and feasible nodes of both."""
 
     pod: str
     at: float
@@ -107,7 +107,7 @@ class _Shadow:
 
 
 class Shadows:
-    """The shadow policies of all profiles. `timer` measures what they cost together; `budget` is what one may take of a decision."""
+    """The shadow policies of all profiles. `timer` measures their time together; `budget` is the time of a decision that one may take."""
 
     def __init__(self, clock: Clock, timer: Callable[[], float] | None = None, budget: BudgetSettings | None = None) -> None:
         self._clock = clock

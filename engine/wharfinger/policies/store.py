@@ -65,7 +65,7 @@ class PolicyReviewed(Struct, frozen=True):
 
 
 class PolicyRemoved(Struct, frozen=True):
-    """A policy was removed on purpose. `status` is its last one."""
+    """A policy was removed deliberately. `status` is its last one."""
 
     status: PolicyStatus
 
@@ -227,7 +227,7 @@ class PolicyStore:
         return tuple(_as_of_now(status, suspended) for status in known.values())
 
     def status(self, source: str, key: str) -> PolicyStatus | None:
-        """One of `statuses`, without a look at the others; None if there is none."""
+        """One of `statuses`, computed without the others; None if there is none."""
         if self._statuses_before is not None:
             known = self._statuses_before.get((source, key))
         else:

@@ -1,6 +1,6 @@
 """Aggregates over pods and calls of functions, as terms.
 
-What has no rule of its own (a function that reads the whole cluster, an average over pods) becomes an unknown: equal for the same text and
+A call without a rule here (a function that reads the whole cluster, an average over pods) becomes an unknown: equal for the same text and
 the same node, in the interval that its record gives, and otherwise open.
 """
 

@@ -55,7 +55,7 @@ def implied(premise: Condition, conclusion: Condition) -> Condition:
 
 
 def same_truth(a: Condition, b: Condition) -> Condition:
-    """The condition that two conditions hold together or not at all."""
+    """The condition that two conditions are both true or both false."""
     if isinstance(a, bool):
         return b if a else negated(b)
     return same_truth(b, a) if isinstance(b, bool) else a == b

@@ -74,7 +74,7 @@ class Counted(Struct, frozen=True):
 
 
 def state(encoder: Encoder, rule: typed.Score, index: int) -> tuple[Condition, Term, Condition]:
-    """Whether a score applies to a node, whether it has a value there, and the raw value."""
+    """(true if a score applies to a node, true if it has a value there, the raw value)."""
     value = encoder.value(rule.value, Place(index))
     applying = both(governs(encoder), encoder.in_force(rule.when, rule.value), encoder.true(rule.when, Place(index)))
     return applying, value.term, both(value.present, _finite(encoder.world, value))
@@ -246,7 +246,7 @@ def _tie(encoder: Encoder, winner: int, loser: int) -> Condition:
 
 
 def _tie_value(encoder: Encoder, key: Any, index: int) -> tuple[Condition, Term]:
-    """Whether a key of the tie break has a value, and the value."""
+    """(true if a key of the tie break has a value, the value)."""
     value = encoder.value(key, Place(index))
     term = value.term
     if isinstance(term, bool) or z3.is_bool(term):

@@ -135,7 +135,7 @@ class Suspension(Struct, frozen=True, kw_only=True):
 
 
 class SignalsFollowed(Struct, frozen=True):
-    """These are the signals from now on, by key; others are no longer refreshed."""
+    """The set of signals has changed to these, by key; others are no longer refreshed."""
 
     queries: Mapping[str, Query]
 

@@ -22,7 +22,7 @@ EXAMPLE = "example:"
 
 
 class Cluster(Struct, frozen=True, kw_only=True):
-    """A cluster's state and the pods that wait for a node, with what was left out while reading.
+    """A cluster's state and the pods that wait for a node, with the objects that were left out while reading.
 
     `ignored` counts kinds that no decision needs; `skipped` are sentences about objects that were left out because they are invalid.
     """
@@ -52,7 +52,7 @@ def load_cluster(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> 
 
 
 def with_nodes(found: Cluster, name: str) -> Cluster:
-    """The cluster itself. InvalidObject if it has no nodes: what was meant is another file, or could not be read at all."""
+    """The cluster itself. InvalidObject if it has no nodes: the file is the wrong one, or its nodes could not be read."""
     if not found.state.snapshot().n_nodes:
         raise InvalidObject(f"{name}: it has no nodes; `wharf snapshot` writes what is wanted")
     return found
@@ -61,7 +61,7 @@ def with_nodes(found: Cluster, name: str) -> Cluster:
 def load_pods(
     paths: Sequence[str | Path], cluster: Cluster, *, skip_invalid: bool = False, strict: bool = False
 ) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
-    """(the pods to be placed that files hold, sentences about what could not be looked up); workloads are expanded to their pods.
+    """(the pods to place in the files, a warning for each object that was not found); workloads are expanded to their pods.
 
     What controllers would create with the pods (ReplicaSets, claims) is added to the cluster, because decisions read it. Fields that
     Kubernetes does not know are among the sentences; with `strict` they raise InvalidObject, a line each.

@@ -1,4 +1,4 @@
-"""Claims for devices in a dry run: what the controller and the scheduler would write between two decisions.
+"""Claims for devices in a dry run: the writes of the controller and the scheduler between two decisions.
 
 A pod that names a ResourceClaimTemplate gets a claim made of it, as the controller of Kubernetes makes it; a decision's allocations are
 written to the claims, reserved for the pod. So the next pod finds the devices taken. When a pod leaves, it is no longer among those for

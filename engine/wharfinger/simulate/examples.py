@@ -23,7 +23,7 @@ PER_NODE = 4
 
 
 class Pool(Struct, frozen=True):
-    """Nodes that are alike."""
+    """Nodes of one kind."""
 
     cpus: int
     gibibytes: int

@@ -162,7 +162,7 @@ class Side:
         return self.decider(recorded.question.profile, recorded.chain).decide(recorded.snapshot, recorded.pod)
 
     def decider(self, profile: str, recorded: Chain) -> Decider:
-        """The decider of a profile, whose `recorded` chain or the other in its place decides."""
+        """The decider of a profile, which decides by its `recorded` chain or by the other one."""
         chain = recorded if self._others is None else self._others(profile, recorded)
         found = self._deciders.get(profile)
         if found is None or found.chain is not chain:

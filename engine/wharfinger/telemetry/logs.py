@@ -1,4 +1,4 @@
-"""Structured logs on standard error: one JSON object per line, or lines for people.
+"""Structured logs on standard error: one JSON object per line, or text for a terminal.
 
 Every line has `time`, `level` and `event`; docs/operating/metrics-and-logs.md lists the other fields. Lines that libraries write through
 `logging` have the same form. Credentials are redacted.
@@ -193,7 +193,7 @@ def _colored(line: Line) -> bytes:
 
 
 def _console(line: Line, *, colors: bool = False) -> bytes:
-    """The line for people: values without control characters; the report and the traceback below it."""
+    """The line for a terminal: values without control characters; the report and the traceback below it."""
     below = [printable_lines(text) for text in (line.pop("report", None), line.pop("exception", None)) if text]
     level, event = line.pop("level"), printable(line.pop("event"))
     if colors:

@@ -41,7 +41,7 @@ MEASURE = "Measure"
 
 
 class PolicyTelemetry:
-    """Counts and logs what happens to policies."""
+    """Counts and logs events of policies."""
 
     def __init__(self, metrics: Metrics, log: Log) -> None:
         self._log = log
@@ -61,7 +61,7 @@ class PolicyTelemetry:
         }
 
     def _tried(self, event: PolicyTried) -> None:
-        """Counts and logs a new text, with its findings as text for people."""
+        """Counts and logs a new text, with its findings as text."""
         status = event.status
         self._reloads.labels(status.result.value).inc()
         if status.result is Result.REFUSED:

@@ -125,7 +125,7 @@ _EXPECTED = (WharfingerError, BindFailed, WriteFailed, OSError)
 
 
 class SchedulingTelemetry:
-    """Counts and logs what the scheduler does. `monotonic` is the clock that repeated errors are held back by."""
+    """Counts and logs what the scheduler does. `monotonic` is the clock for the suppression of repeated errors."""
 
     def __init__(self, metrics: Metrics, log: Log, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""`/policies`, `/policies/<name>/shadow` and `/policies/<name>/explain`: the state of each policy, and what it does.
+"""`/policies`, `/policies/<name>/shadow` and `/policies/<name>/explain`: the state of each policy, and its effect.
 
 `/policies` is JSON for programs and a page for people: a browser gets the page; with another `Accept`, or `?format=json`, the answer is
 JSON. Texts of others on the page are escaped. An explanation is JSON, or text with `?format=text`.
@@ -53,7 +53,7 @@ def routes(policies: Policies) -> list[Route]:
     async def shadow(request: Request) -> Response:
         shadows, name = policies.shadows(), request.path_params["name"]
         if name not in shadows:
-            others = f"there are {', '.join(sorted(shadows))}" if shadows else "there is none at all"
+            others = f"there are {', '.join(sorted(shadows))}" if shadows else "there is none"
             return PlainTextResponse(f"there is no shadow policy {name}; {others}\n", 404)
         return readable_json(shadows[name])
 

@@ -152,7 +152,7 @@ WORD = {"bash": r"(?:\\.|'[^']*'?|[^\s=:'])+|[=:]+", "zsh": r"\S+", "fish": r"\S
 
 
 def environment(home):
-    """The variables of a shell of somebody with this home folder, in which `wharf` is that of this checkout."""
+    """The variables of a shell with this home folder, in which `wharf` is that of this checkout."""
     return {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(home),

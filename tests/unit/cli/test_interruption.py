@@ -1,4 +1,4 @@
-"""SIGTERM ends a command as Ctrl-C does: its clean-up runs, whatever the event loop is in the middle of."""
+"""SIGTERM ends a command as Ctrl-C does: its clean-up runs, during any work of the event loop."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The suspended metrics are computed again for another cluster, whatever address its tables have."""
+"""The suspended metrics are computed again for another cluster, also if its tables have the same address in memory."""
 
 from __future__ import annotations
 

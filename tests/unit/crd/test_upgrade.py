@@ -1,4 +1,4 @@
-"""What was stored under the former definitions fits the present ones: a spec may gain fields and room, and lose neither."""
+"""Objects stored under the former definitions fit the present ones: a spec may gain fields and higher limits, and lose neither."""
 
 from pathlib import Path
 

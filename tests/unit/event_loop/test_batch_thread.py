@@ -1,4 +1,4 @@
-"""What comes while a thread waits is done in one go, and nothing is lost when it ends."""
+"""Work that arrives while a thread waits is done in one batch, and none is lost when the thread ends."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Which group a pod belongs to, what holds for it, and an index that follows pods as they come and go."""
+"""The group of a pod, the terms of the group, and an index that follows pods as they are added and removed."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Requests over connections that stay open: each gets its own answer, whatever becomes of the one before."""
+"""Requests over connections that stay open: each gets its own answer, also if the one before fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of HTTP/1.1, in whatever pieces they come."""
+"""Answers of HTTP/1.1, split at any byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reflector ends with the objects of the server, whatever fails in between."""
+"""After any failures, a reflector has the objects of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS as bytes in and bytes out, against Python's own server side, in whatever pieces the bytes come."""
+"""TLS as bytes in and bytes out, against Python's own server side, with the bytes split anywhere."""
 
 from __future__ import annotations
 

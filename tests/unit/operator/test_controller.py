@@ -1,4 +1,4 @@
-"""Controllers: the leader's workers reconcile, and one object's trouble is not that of the others."""
+"""Controllers: the leader's workers reconcile, and a failure of one object does not affect the others."""
 
 import asyncio
 from itertools import pairwise

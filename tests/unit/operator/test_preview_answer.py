@@ -1,4 +1,4 @@
-"""Previews: the answer is that of a dry run, whatever happens to the cluster while it is worked out."""
+"""Previews: the answer is that of a dry run, also if the cluster changes during the computation."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""The pods of a preview: limited so that they can be decided between the decisions of others, whatever the replicas of a workload."""
+"""The pods of a preview: limited so that they can be decided between other decisions, for any number of replicas."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The order of queries: none waits forever, whatever others ask for."""
+"""The order of queries: none waits forever, for any number of other queries."""
 
 import asyncio
 from collections import Counter

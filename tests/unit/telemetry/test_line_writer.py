@@ -1,4 +1,4 @@
-"""Lines reach the file whatever its speed, and logging does not wait for it."""
+"""Lines reach a file of any speed, and logging does not wait for it."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What is written, line by line; the golden lines are what people's tools parse."""
+"""The written log lines, compared with golden lines, because tools parse them."""
 
 import asyncio
 import logging

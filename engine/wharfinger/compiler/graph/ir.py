@@ -31,7 +31,7 @@ IDENTITY = "identity"  # marks operations that read what differs between pods of
 
 
 class Stage(IntEnum):
-    """When a value is known; an operation has the latest stage of its operands."""
+    """The stage at which a value is known. An operation has the latest stage of its operands."""
 
     CONST = 0
     POD = 1

@@ -1,4 +1,4 @@
-"""Leaves of the graph: what a policy reads of the pod, of placed pods, of nodes and of the cluster.
+"""Leaves of the graph: the values that a policy reads from the pod, from placed pods, from nodes and from the cluster.
 
 Attributes of pods are read by the schema's `read`, attributes of nodes by its `column`; no attribute is known here by name.
 """

@@ -98,7 +98,7 @@ class Decider:
         return evaluation.filtering
 
     def measured(self, allowed: Evictable) -> Evictable:
-        """The same pods that may be evicted, asked for apart from a decision: each call begins another measurement."""
+        """The pods that may be evicted, computed outside of a decision. Each call begins a new measurement."""
         if self._stopwatch is None or not allowed.rules:
             return allowed
         return self._stopwatch.begin(whole=False, policies=allowed.policies).of_victims(allowed)
@@ -122,7 +122,7 @@ class Decider:
         return key
 
     def _forget(self, idle_since: float, n_nodes: int) -> None:
-        """Drop the oldest templates to make room for the newest; each has a result of each of its own rules for each node."""
+        """Drop the oldest templates, to limit memory: each has a result of each of its rules for each node."""
         while len(self._kept) > 1 and (
             len(self._kept) > MAX_TEMPLATES
             or self._n_rules * n_nodes > self._most_cells

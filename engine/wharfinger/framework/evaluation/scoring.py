@@ -186,7 +186,7 @@ class Scoring:
             self._rank(union(patched, flips.possible), snapshot, self._possible(feasible_set))
 
     def _refresh_one(self, attempt: Attempt, changes: Changes, flips: Flips, feasible_set: FeasibleSet, *, passed: bool) -> None:
-        """`refresh` for a change of one row; other rows become feasible or infeasible by the domains that they are in, if at all."""
+        """`refresh` for a change of one row; other rows become feasible or infeasible by the domains that they are in, or not."""
         row = changes.row
         found = self._touched(self._renew_one(attempt, changes, flips.rows, feasible_set.mask, passed=passed))
         if found is None:

@@ -35,7 +35,7 @@ class NodeUnschedulable(GroupedHints, FilterPlugin):
     same_hints = True
 
     def hint_group(self, pod: PodView) -> Hashable:  # noqa: ARG002 — the extension point
-        """All pods are alike: only those that do not tolerate the taint are rejected."""
+        """The same group for all pods, because only pods that do not tolerate the taint are rejected."""
         return None
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:

@@ -310,7 +310,7 @@ def _bound(policy: CompiledPolicy, attempt: Attempt) -> BoundPolicy:
 
 
 def forget_columns(policies: Sequence[CompiledPolicy], shared: Shared) -> None:
-    """Forget what the rules of policies have computed for all nodes on the way to their results, which may be many times as large."""
+    """Forget the intermediate columns of policy rules for all nodes; they may be many times as large as the results."""
     for policy in policies:
         bound = shared.made_for(policy)
         if isinstance(bound, BoundPolicy):

@@ -89,7 +89,7 @@ class ScoreSlot:
         self._alike = False
 
     def prepare(self, attempt: Attempt, feasible: Mask) -> None:
-        """Prepare the score; it may be skipped then, or be skipped no longer."""
+        """Prepare the score; afterwards it may be skipped or not."""
         self.answer = self.plugin.prepare_score(attempt, feasible)
         self.skipped = isinstance(self.answer, Skip)
         self.domains = None
@@ -233,7 +233,7 @@ class PluginPoints:
         self.columns: Columns = {}
 
     def evaluate(self, attempt: Attempt, feasible: Mask) -> None:
-        """Compute all points; once for each attempt, however many rules ask for it."""
+        """Compute all points; once for each attempt, for all rules that use them."""
         if attempt is self._attempt:
             return
         self._attempt, self._changes = attempt, None

@@ -55,7 +55,7 @@ class CheckedLibraries:
 
 
 class _Outcome(msgspec.Struct, kw_only=True):
-    """What the check of a library has added to the context and to what is declared, and what it has cost.
+    """The names and declarations that the check of a library has added, and its cost.
 
     `file` is kept so that its id stays its own. `letters` are those left for suggestions.
     """
@@ -111,7 +111,7 @@ class _Outcome(msgspec.Struct, kw_only=True):
 
 
 def _tables(context: Context) -> tuple[dict[Any, Any], ...]:
-    """What declarations add to a context, apart from names."""
+    """The tables of a context that declarations fill, without the names."""
     return context.lets, context.heights, context.calls, context.intervals.params, context.intervals.lets
 
 

@@ -1,4 +1,4 @@
-"""GPUs that pods share: their names in a cluster, what is left of each, and each as a device.
+"""GPUs that pods share: their names in a cluster, the free part of each, and each as a device.
 
 Clusters without DRA count GPUs: whole ones, and shares of one in thousandths. The names differ between clusters, so they are a value. A
 node offers `count` GPUs. A pod requests whole GPUs (`count`) or a share of each of some GPUs (`share`). After the decision, `index` on the
@@ -94,7 +94,7 @@ class GpuNames(Struct, frozen=True, kw_only=True):
         return None if text is None or len(text) > MAX_ANNOTATION_LENGTH else _indexes(text)
 
     def held(self, pod: PodView, wanted: GpuDemand, count: int) -> tuple[int, ...] | None:
-        """The GPUs that are written on a pod, if they are what it wants and among the `count` of its node; None otherwise."""
+        """The GPUs in the annotation of a pod, if they fit its request and are among the `count` of its node; None otherwise."""
         indexes = self.indexes(pod)
         return None if indexes is None or len(set(indexes)) != wanted.count or max(indexes) >= count else indexes
 
@@ -243,7 +243,7 @@ class GpuTable:
         self.count_pods(row, pods)
 
     def count_pods(self, row: int, pods: Iterable[PodView]) -> None:
-        """Count again what the pods of a node have of its GPUs."""
+        """Count again the parts of the GPUs of a node that its pods have."""
         count = self._count.array.item(row)
         while (self._free.lanes or 0) < count:
             self._free.add_lane()

@@ -98,7 +98,7 @@ class Requirement(Struct, frozen=True, order=True):
 
 
 class Selector(Struct, frozen=True):
-    """Requirements that must all be satisfied, sorted; `nothing` selects no labels at all."""
+    """Requirements that must all be satisfied, sorted; `nothing` selects no labels."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False

@@ -306,7 +306,7 @@ class _Reader:
         self.note(found, label)
 
     def note(self, found: snapshot_file.Capture, label: str) -> None:
-        """Add when a file was captured, and what was left out then."""
+        """Add the time at which a file was captured, and the objects that were left out."""
         self._taken_at = max(filter(None, (self._taken_at, found.seconds)), default=None)
         self._skipped += [f"{label}: {sentence}" for sentence in found.not_read]
 

@@ -32,7 +32,7 @@ _EVICTION_SECONDS = 300
 
 
 class Admission:
-    """Fills in defaults; `warnings` collects what could not be looked up."""
+    """Fills in defaults; `warnings` collects references to objects that were not found."""
 
     def __init__(self, classes: Iterable[objects.PriorityClass] = (), runtimes: Iterable[objects.RuntimeClass] = ()) -> None:
         self._classes = {one.metadata.name: one for one in classes}

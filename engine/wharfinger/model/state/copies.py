@@ -278,7 +278,7 @@ def set_revision(state: ClusterState, revision: int) -> None:
 
 
 def restored(cluster: Checkpoint, now: float) -> ClusterState:
-    """A new state of what a checkpoint has, at the time `now`."""
+    """A new state with the contents of a checkpoint, at the time `now`."""
     state = ClusterState(now)
     state.read_devices(cluster.device_sources)
     for node in cluster.nodes:

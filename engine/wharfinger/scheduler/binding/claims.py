@@ -215,7 +215,7 @@ class DeviceClaims:
 
     async def _wait_for_devices(self, placement: Placement, seconds: float) -> None:
         """Return once the drivers have prepared all devices that ask for it, within `seconds` of the allocation."""
-        clock, told = self._cluster.ports.clock, False
+        clock, noted = self._cluster.ports.clock, False
         while True:
             found = pod_claims(placement.pod, self._cluster.state.objects)
             claims = found.all if isinstance(found, PodClaims) else ()
@@ -225,8 +225,8 @@ class DeviceClaims:
                 raise BindFailed(f"{NAME}: {failed}")
             if all(ready):
                 return
-            if not told:
-                told = True
+            if not noted:
+                noted = True
                 self._cluster.ports.events.record(placement.pod, status.waiting_for_devices(placement.node))
             if not self._cluster.state.is_placed(placement.pod.uid):
                 raise BindFailed("the pod was deleted while its devices were being prepared", gone=True)

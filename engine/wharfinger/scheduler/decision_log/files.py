@@ -93,7 +93,7 @@ class LogWriter:
     def _write_entries(self) -> None:
         try:
             self._write_all()
-        except Exception as error:  # noqa: BLE001 — a disk that is full must not end the log for good
+        except Exception as error:  # noqa: BLE001 — the log continues after a full disk
             self._failed_write(error)
 
     def _end(self) -> None:

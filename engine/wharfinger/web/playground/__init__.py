@@ -1,1 +1,1 @@
-"""The playground: a page to write policies on. Start with `workbench`: its routes, and what they answer."""
+"""The playground: a page for writing policies. Start with `workbench`: its routes and their responses."""

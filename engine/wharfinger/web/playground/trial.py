@@ -157,7 +157,7 @@ def _coloring(coloring: Coloring) -> Mapping[str, Any]:
 
 
 def written(manifest: str, opened: Opened) -> tuple[PodView, workloads.Expansion]:
-    """The first pod of a manifest and what comes with it; raises InvalidObject where there is none."""
+    """The first pod of a manifest and the objects that come with it; raises InvalidObject if there is no pod."""
     given = files.read_bytes(manifest.encode(), "the pod", written=True)
     found = opened.state.snapshot(opened.now).objects
     known = files.Objects(by_kind={kind: found.all(kind) for kind in workloads.LOOKED_UP})

@@ -212,7 +212,7 @@ def tiles_of(snapshot: Snapshot) -> Tiles:
 
 
 def flags_of(snapshot: Snapshot) -> NDArray[np.uint8]:
-    """`(n_nodes,) uint8`: what the conditions, the cordon and the taints of nodes say."""
+    """`(n_nodes,) uint8`: flags for the conditions, the cordon and the taints of nodes."""
     ready = snapshot.condition("Ready")
     unready = (ready >= 0) & (ready != snapshot.strings.find("True"))
     flags = CORDONED * snapshot.unschedulable + NOT_READY * unready + TAINTED * (snapshot.taint_set != 0)

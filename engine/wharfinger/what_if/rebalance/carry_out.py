@@ -69,7 +69,7 @@ def left_cordons(snapshot: Snapshot) -> Mapping[str, str]:
 
 
 def cordon_hint(left: Mapping[str, str]) -> str:
-    """A sentence that says how to remove remaining cordons."""
+    """A sentence about how to remove remaining cordons."""
     owners = ", ".join(sorted(set(left.values())))
     return (
         f"still cordoned by another rebalance ({owners}): {wording.capped([*left], MAX_NAMED)}; "
@@ -120,7 +120,7 @@ class _Stopped(Exception):
 
 
 class _Refused(_Stopped):
-    """The API server has refused a write for good."""
+    """The API server has refused a write; trying again would not help."""
 
 
 class PlanExecution:

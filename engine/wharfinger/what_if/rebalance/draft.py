@@ -1,4 +1,4 @@
-"""A cluster on which moves are tried: what was done can be taken back.
+"""A copy of the cluster on which moves are tried and undone.
 
 A move takes a pod off its node and places it where the chain decides, as the scheduler will after an eviction. No scheduler can be made
 to choose a node, but a cordoned node gets no pod. So a move that must not end on some nodes cordons them first, and the chain decides

@@ -33,7 +33,7 @@ GPU = "nvidia.com/gpu"
 SHARED_GPU = "alibabacloud.com/gpu-milli"
 
 ValueFunction = Callable[[Sequence[int], int], tuple[int, float]]
-"""(the value of a node, how near it is to more: from 0 to less than 1/2), by what is free there and the number of its pods."""
+"""(the value of a node, how near it is to a higher one, 0 to less than 1/2), by its free amounts and its number of pods."""
 
 
 class Bundle(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The cluster as it is watched while a plan is carried out, with what has changed in it since it was last asked."""
+"""The cluster as it is watched while a plan is carried out, with its changes since they were last read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Change(NamedTuple):
 class WatchedCluster:
     """A ClusterSink that keeps a state, and all pods by uid, those without a node too.
 
-    `changed` is set by every watch event; whoever waits for one clears it.
+    `changed` is set by every watch event; the task that waits for one clears it.
     """
 
     def __init__(self) -> None:

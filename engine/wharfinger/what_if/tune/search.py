@@ -90,17 +90,17 @@ class Tuned(Struct, frozen=True, kw_only=True):
 
     @property
     def is_better(self) -> bool:
-        """True if the best trial is better than what ships, on what was searched."""
+        """True if the best trial is better than the shipped values on the searched data."""
         return self.best.values != self.ships.values
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """The objectives in which the best trial is worse than what ships on what was held out."""
+        """The objectives in which the best trial is worse than the shipped values on the held-out data."""
         return tuple(goal.text for goal, old, new in self._held_out if new > old)
 
     @property
     def better(self) -> tuple[str, ...]:
-        """The objectives in which the best trial is better than what ships on what was held out."""
+        """The objectives in which the best trial is better than the shipped values on the held-out data."""
         return tuple(goal.text for goal, old, new in self._held_out if new < old)
 
     @property

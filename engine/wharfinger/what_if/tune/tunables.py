@@ -110,7 +110,7 @@ def chosen(tunables: Sequence[Tunable], wanted: Sequence[str], policies: Sequenc
 
 
 def edited(sources: Iterable[Source], tunables: Sequence[Tunable], values: Mapping[str, float]) -> dict[str, str]:
-    """The text of each source by name, with the values of tunables by name; what has its shipped value stays as it was written."""
+    """The text of each source by name, with these values of tunables by name. A number with its shipped value stays as it was written."""
     return {source.name: _edited(source, [tunable for tunable in tunables if tunable.source == source.name], values) for source in sources}
 
 

@@ -139,7 +139,7 @@ class PullRequest:
         return self.git(self.origin, "rev-parse", "HEAD")
 
     def run(self, base, token="writer", **inputs):
-        """What the steps that apply print; stops as the runner does, except for steps that run after failures too."""
+        """The output of the steps that apply; stops as the runner does, except for steps that run after failures too."""
         subprocess.run(["rm", "-rf", self.own], check=True)
         self.git(self.origin.parent, "clone", "--quiet", "--depth=1", f"file://{self.origin}", str(self.own))
         given = {name: EXPRESSION.sub("", each["default"]) for name, each in ACTION["inputs"].items()}

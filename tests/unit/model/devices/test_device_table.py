@@ -1,4 +1,4 @@
-"""The columns of devices agree with the devices of each node, whatever changed before."""
+"""The columns of devices agree with the devices of each node after any changes."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ NO_BUDGETS = (
 
 
 def table(found: Drain) -> str:
-    """The report for people: a line per pod that moves or cannot, then the summary."""
+    """The report as text: a line per pod that moves or cannot, then the summary."""
     listed = [_row(pod) for pod in found.pods if pod.outcome is not DrainOutcome.STAYS]
     parts = [wording.columns([("STEP", "POD", "FROM", "TO"), *listed], right=frozenset({0}))] if listed else []
     groups = "".join(f"{line}\n" for line in question.group_lines(found.groups))

@@ -28,7 +28,7 @@ from wharfinger.what_if.optimal.search import Optimal, optimal
 
 
 def table(run: DryRun, cluster: Cluster) -> str:
-    """The report for people: a line per pod (or an explanation) and per group, then the summary."""
+    """The report as text: a line per pod (or an explanation) and per group, then the summary."""
     groups = "".join(f"{line}\n" for line in question.group_lines(run.groups))
     return "\n".join(part for part in (_pods(run), groups, _summary(run, cluster)) if part)
 

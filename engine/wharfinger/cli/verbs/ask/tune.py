@@ -39,7 +39,7 @@ MAX_SEED = 2**32 - 1
 
 
 def table(found: Tuned) -> str:
-    """The report for people: the front, what was held out, and the change of the files."""
+    """The report as text: the Pareto front, the results on held-out data, and the change of the files."""
     return "\n".join(
         part
         for part in ("\n".join(_data(found)) + "\n", _front(found), _compared(found), "\n".join(_verdict(found)) + "\n", found.change)

@@ -1,4 +1,4 @@
-"""`wharf playground`: a page on this machine to write policies on, with their tests and what they do on a cluster."""
+"""`wharf playground`: serves a page on this machine for writing policies, running their tests, and trying them on a cluster."""
 
 from __future__ import annotations
 

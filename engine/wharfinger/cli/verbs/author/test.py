@@ -1,4 +1,4 @@
-"""`wharf test`: runs the test blocks of policies; results for people, for programs, and for pipelines."""
+"""`wharf test`: runs the test blocks of policies; results as text, for programs, and for pipelines."""
 
 from __future__ import annotations
 

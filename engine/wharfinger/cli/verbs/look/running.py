@@ -54,7 +54,7 @@ def wharf_status(
 
 
 def _status_lines(answer: Policies) -> Iterator[str]:
-    """A table of the policies, then what was found about them and their sources."""
+    """A table of the policies, then the findings about them and their sources."""
     rows = [_row(policy) for policy in answer["policies"]]
     yield from wording.columns([COLUMNS, *rows]).splitlines() if rows else ("no policies",)
     for source in answer["sources"]:

@@ -77,7 +77,7 @@ _UNITS = {Kind.PERCENT: (100.0, " %"), Kind.CPU: (0.001, " cores"), Kind.MEMORY:
 
 
 def table(found: Sequence[MetricSurvey]) -> str:
-    """Text for people: a few lines for each metric."""
+    """The report as text: a few lines for each metric."""
     return "\n\n".join("\n".join(_lines(each)) for each in found) + "\n"
 
 

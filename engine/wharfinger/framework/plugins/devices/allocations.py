@@ -23,7 +23,7 @@ _SHARES = uuid.UUID("6f0f2a52-7f52-4e0e-9a6b-5c5d1a0f4f0e")
 def allocations(  # noqa: PLR0913 — the request, the result, and the node
     claims: Sequence[objects.ResourceClaim], demand: ClaimDemand, outcome: Outcome, *, pools: NodePools, node: str, salt: str
 ) -> list[objects.Allocation]:
-    """The allocation of each claim on a node, in order; the outcome has a solution. `salt` makes the names of shares unlike others."""
+    """The allocation of each claim on a node, in order; the outcome has a solution. `salt` makes the names of shares unique."""
     assert outcome.picks is not None  # noqa: S101 — what the caller has made sure of
     found = []
     for index, (claim, picks) in enumerate(zip(claims, outcome.picks, strict=True)):

@@ -152,7 +152,7 @@ class GpusFree(PreparedFilter):
 
 
 def _few(wanted: GpuDemand) -> str:
-    """The shortage of a node in words: `no GPU`, or `fewer than 2 GPUs with 500 thousandths`."""
+    """A text about the shortage of a node: `no GPU`, or `fewer than 2 GPUs with 500 thousandths`."""
     if wanted.milli == WHOLE:
         return "no GPU" if wanted.count == 1 else f"fewer than {wanted.count} GPUs"
     share = f"with {wanted.milli} thousandths"

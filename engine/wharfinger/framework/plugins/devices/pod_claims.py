@@ -183,7 +183,7 @@ def _missing_class(claim: objects.ResourceClaim, store: ObjectStore) -> str:
 
 
 def deadline_and_broken(allocated: Sequence[tuple[int, objects.ResourceClaim]], now: float, timeout: float) -> tuple[float, frozenset[int]]:
-    """When the next claim is no longer waited for, and the indexes of claims whose devices failed or were not ready in time."""
+    """(the time at which the wait for the next claim ends, the indexes of claims whose devices failed or were not ready in time)."""
     deadline = math.inf
     broken = set()
     for index, claim in allocated:

@@ -1,4 +1,4 @@
-"""The devices that the claims of a pod request, prepared for the search, and what the search reads of each device.
+"""The devices that the claims of a pod request, prepared for the search, and the fields of each device that the search reads.
 
 A request without alternatives counts as one `Alternative`. The search reads devices by a `DeviceCode` only: for each alternative, whether
 its selectors match and the taints are tolerated; the attributes that constraints compare; and what the device offers and consumes. Devices
@@ -229,7 +229,7 @@ class ClaimDemand(Struct, eq=False):
         )
 
     def _beyond_budget(self, content: DeviceContent) -> DeviceCode:
-        """The code of a device that is not looked at any more."""
+        """The code of a device that is not examined, because the budget is spent."""
         return DeviceCode(
             matches=(BEYOND_BUDGET,) * len(self.kinds),
             tolerated=(False,) * len(self.kinds),

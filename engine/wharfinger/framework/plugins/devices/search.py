@@ -112,7 +112,7 @@ class _Failed(Exception):
 
 
 class _End(Enum):
-    """The end of one branch of the search; `TOO_MANY`: a claim would get more devices than it may have."""
+    """The end of one branch of the search; `TOO_MANY`: a claim would get more devices than the maximum."""
 
     MET = "met"
     NOT_MET = "not met"

@@ -1,4 +1,4 @@
-"""Explains why claims get no devices: the number of devices that meet each condition of a request, in words.
+"""Explains why claims get no devices: a text with the number of devices that meet each condition of a request.
 
 The conditions are those of the search, in the order in which people look for a cause: class, selectors, free, taints, counters, capacity.
 Each counts among the devices that meet those before it, so the first one that leaves too few is the reason. Of one node the devices that

@@ -225,7 +225,7 @@ class Matching:
 
 
 class _Wanted:
-    """The requirements of a claim for a volume, apart from its nodes."""
+    """The requirements of a claim for a volume, without those for its nodes."""
 
     def __init__(self, claim: objects.PersistentVolumeClaim) -> None:
         self._claim = claim
@@ -253,7 +253,7 @@ class _Wanted:
 
 
 def follow(store: ObjectStore) -> None:
-    """Let a cluster keep its volumes by who has them."""
+    """Make a cluster index its volumes by the claim that has them."""
     store.group(objects.PersistentVolume, _holder, "")
     KnownVolumes.of(store)
 

@@ -211,8 +211,8 @@ def test_selectors_of_a_claim_have_a_budget_together(monkeypatch, n_selectors, t
 
 
 @pytest.mark.parametrize("name", sorted(devices.LARGEST))
-def test_the_largest_claims_are_given_up_before_they_keep_anybody_waiting(name, monkeypatch):
-    """What is not allowed any more is counted, not timed: a device looked at for one kind of requests, and an expression compiled."""
+def test_the_search_for_the_largest_claims_ends_before_it_delays_other_pods(name, monkeypatch):
+    """The limits are counts, not times: a device looked at for one kind of requests, and an expression compiled."""
     looks, compilations = [], []
     matching, compiling = requests._match, selector.compiled
     monkeypatch.setattr(requests, "_match", lambda *of: looks.append(1) or matching(*of))
