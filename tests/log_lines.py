@@ -97,7 +97,7 @@ LINES = (
         },
     ),
     LogLine(
-        event="errors left out",
+        event="errors suppressed",
         level="warning",
         means="After five errors with the same place and kind within ten seconds, further ones are only counted.",
         fields={"place": "as in `failed`", "kind": "as in `failed`", "lines": "the number of omitted `failed` lines"},
@@ -135,7 +135,7 @@ LINES = (
         fields={"error": "the reason"},
     ),
     LogLine(
-        event="admission answers anybody",
+        event="admission accepts any client",
         level="warning",
         means="`anyCaller` is set: every client that reaches the webhook's port can have texts checked.",
         fields={"fix": "the setting to use instead"},
@@ -286,13 +286,13 @@ LINES = (
         fields={"source": "the source", "note": "the problem"},
     ),
     LogLine(
-        event="custom resources are not defined; going on without",
+        event="custom resources are not defined; continuing without them",
         level="warning",
         means="The API server does not know some custom resources of Wharfinger. They are used as soon as it does.",
         fields={"kinds": "the kinds", "fix": "how to install them"},
     ),
     LogLine(
-        event="objects may not be read; going on without",
+        event="objects may not be read; continuing without them",
         level="warning",
         means="The permission to read custom resources, or the objects of PolicyApps, is missing.",
         fields={"kinds": "the kinds", "why": "the error for each"},

@@ -274,7 +274,7 @@ def test_definitions_that_are_deleted_are_named_with_the_way_back(defined, wharf
     eventually(lambda: "`wharf install --print | kubectl apply -f -` brings it back" in status().stdout)
     assert status().returncode == 1
     assert "404" not in status().stdout
-    eventually(lambda: "custom resources are not defined; going on without" in wharf.log)
+    eventually(lambda: "custom resources are not defined; continuing without them" in wharf.log)
     assert "objects may not be read" not in wharf.log
     custom.install(defined)
     eventually(lambda: status().returncode == 0)

@@ -199,7 +199,7 @@ Servers = Annotated[
     str | None,
     typer.Option("--config", metavar="FILE", help="A WharfingerConfiguration with the Prometheus servers and the policies."),
 ]
-FORMAT = typer.Option("--format", help="How the result is printed.")
+FORMAT = typer.Option("--format", help="The format of the output.")
 """Every verb that prints a result has `text`, for people, and `json`; further ones are in the type of its parameter."""
 TextOrJson = Annotated[Literal["text", "json"], FORMAT]
 PrometheusUrl = Annotated[str | None, typer.Option("--prometheus", metavar="URL", help="The Prometheus server for metrics that name none.")]

@@ -183,7 +183,7 @@ async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, wh
         async with Server(admission.application(), host, settings.port, certificate.context) as server, Tasks() as tasks:
             log.info("serving admission", url=server.url)
             if settings.any_caller:
-                log.warning("admission answers anybody", fix="name with admission.clientCaFile who signs the API server's certificate")
+                log.warning("admission accepts any client", fix="name with admission.clientCaFile who signs the API server's certificate")
             judges.prepare()
             tasks.start(_followed(certificate, clock, log), "certificate")
             yield server

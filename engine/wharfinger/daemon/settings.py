@@ -53,7 +53,7 @@ class AdmissionSettings(Part):
         default=(), description="Common names that the client certificate may have; default: any; repeatable"
     )
     any_caller: Annotated[bool, Flag("--admission-any-caller/--no-admission-any-caller")] = Field(
-        default=False, description="Whether the webhook accepts clients without a certificate"
+        default=False, description="Accept clients without a certificate in the webhook"
     )
 
     @model_validator(mode="after")
@@ -78,7 +78,7 @@ class DecisionLogSettings(Part):
         description="The file in which decisions are recorded, for `wharf replay`"
     )
     max_mebibytes: int = Field(default=256, ge=1, le=1_000_000, description="The size in MiB at which a new file is started")
-    max_files: int = Field(default=8, ge=1, le=10_000, description="How many files are kept")
+    max_files: int = Field(default=8, ge=1, le=10_000, description="The maximum number of files that are kept")
 
 
 class TracingSettings(Part):
@@ -161,7 +161,7 @@ class LeaderElection(Part):
     """Leader election as in kube-scheduler: of several replicas, the one that holds the Lease acts."""
 
     leader_elect: Annotated[bool, Flag("--leader-elect/--no-leader-elect")] = Field(
-        default=True, description="Whether to act only while holding a Lease"
+        default=True, description="Act only while holding a Lease"
     )
     resource_namespace: str = Field(default="kube-system", min_length=1, description="The namespace of the Lease")
     resource_name: str = Field(default="wharfinger", min_length=1, description="The name of the Lease")
@@ -219,7 +219,7 @@ class Logging(Part):
     """The level and the format of logs."""
 
     format: Annotated[Literal["console", "json"], Flag("--log-format")] = Field(
-        default="console", description="The format of the log: lines for people, or one JSON object per line"
+        default="console", description="The format of the log: text for a terminal, or one JSON object per line"
     )
     level: Annotated[Literal["debug", "info", "warning", "error"], Flag("--log-level")] = Field(
         default="info", description="The lowest level that is logged"
@@ -254,7 +254,7 @@ class Settings(Part):
     decision_log: DecisionLogSettings | None = None
     tracing: TracingSettings | None = None
     custom_resources: Annotated[bool, Flag("--custom-resources/--no-custom-resources")] = Field(
-        default=True, description="Whether to act on SchedulingPolicies, PlacementPreviews and PolicyApps, once they are defined"
+        default=True, description="Act on SchedulingPolicies, PlacementPreviews and PolicyApps if they are defined"
     )
     tenant_policies: Annotated[Literal["Off", "Restricted", "Trusted"], Flag("--tenant-policies")] = Field(
         default="Restricted",
@@ -268,17 +268,15 @@ class Settings(Part):
         default=(),
         description="Files and folders of libraries that policies of namespaces may import by file name, read at the start; default: none",
     )
-    remote_debugging: bool = Field(
-        default=False, description="Whether `/debug/cache` and `/debug/profile` answer requests from other machines"
-    )
+    remote_debugging: bool = Field(default=False, description="Answer requests from other machines to `/debug/cache` and `/debug/profile`")
     remote_ui: bool = Field(
         default=False,
-        description="Whether the live page, the playground, `/policies`, `/decisions`, `/explain` and `/evaluate` answer requests from "
-        "other machines",
+        description="Answer requests from other machines to the live page, the playground, `/policies`, `/decisions`, `/explain` and "
+        "`/evaluate`",
     )
     playground: bool = Field(
         default=False,
-        description="Whether `/ui/playground` is there, a page to try policies on the cluster without putting them into force "
+        description="Serve `/ui/playground`, a page for trying policies on the cluster without enforcing them "
         "([security.md](security.md#the-playground))",
     )
     dry_run: Annotated[bool, Flag("--dry-run")] = Field(default=False, description="Decide and report, but write nothing to the API server")

@@ -128,7 +128,7 @@ class LeaseElection:
                         )
             except TimeoutError:
                 self._known.failure = "no answer in time"
-        return f"not renewed for {self._settings.renew_deadline:g} s: {self._known.failure or 'this process stood still'}"
+        return f"not renewed for {self._settings.renew_deadline:g} s: {self._known.failure or 'this process was paused'}"
 
     def _left(self) -> float:
         return (self._leading_until or 0.0) - self._clock.monotonic()

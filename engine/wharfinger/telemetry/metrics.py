@@ -156,10 +156,10 @@ def reconcile_handlers(metrics: Metrics, log: Log) -> Handlers:
     def lost(event: KindsLost) -> None:
         if event.absent:
             fix = "wharf install --print | kubectl apply -f -"
-            log.warning("custom resources are not defined; going on without", kinds=event.absent, fix=fix)
+            log.warning("custom resources are not defined; continuing without them", kinds=event.absent, fix=fix)
         if event.refused:
             why = "; ".join(f"{kind}: {reason}" for kind, reason in event.refused.items())
-            log.warning("objects may not be read; going on without", kinds=[*event.refused], why=why)
+            log.warning("objects may not be read; continuing without them", kinds=[*event.refused], why=why)
 
     return {
         KeyAdded: lambda event: added(event.queue).inc(),

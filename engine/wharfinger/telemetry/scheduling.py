@@ -247,7 +247,7 @@ class SchedulingTelemetry:
 
     def _log_held_back(self, *, all_of_it: bool = False) -> None:
         for (place, kind), lines in self._repeats.ended(all_of_them=all_of_it):
-            self._log.warning("errors left out", place=place, kind=kind, lines=lines)
+            self._log.warning("errors suppressed", place=place, kind=kind, lines=lines)
 
 
 def line_of(attempt: AttemptEnded) -> dict[str, Any]:

@@ -205,7 +205,7 @@ def test_repeated_errors_are_written_a_few_times_and_then_counted():
     assert reported == [
         *[("failed", "watch", None)] * 5,
         ("failed", "lease", None),
-        ("errors left out", "watch", 95),
+        ("errors suppressed", "watch", 95),
         ("failed", "watch", None),
     ]
 
@@ -213,7 +213,7 @@ def test_repeated_errors_are_written_a_few_times_and_then_counted():
 def test_what_was_held_back_is_reported_at_the_end(scene):
     for _ in range(7):
         scene.emit(Failed("watch of Pod", OSError("broken")))
-    assert [line["lines"] for line in scene.lines("errors left out")] == [2]
+    assert [line["lines"] for line in scene.lines("errors suppressed")] == [2]
 
 
 def test_the_record_of_an_attempt_is_documented_in_milliseconds():

@@ -25,7 +25,7 @@ def test_kinds_that_are_missing_are_logged_by_the_reason(scene):
     emit(KindsRestored(["PolicyApp"]))
     reported = [(line["event"], line["kinds"], line.get("why")) for line in scene.lines()]
     assert reported == [
-        ("custom resources are not defined; going on without", ["PolicyApp"], None),
-        ("objects may not be read; going on without", ["Service"], "Service: forbidden"),
+        ("custom resources are not defined; continuing without them", ["PolicyApp"], None),
+        ("objects may not be read; continuing without them", ["Service"], "Service: forbidden"),
         ("objects can be read now", ["PolicyApp"], None),
     ]

@@ -119,7 +119,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
         typer.Option(
             "--whole",
             metavar="RESOURCE=AMOUNT",
-            help="What one whole GPU takes on a node: nvidia.com/gpu=8 counts eights; may be given several times.",
+            help="The amount that counts as one whole GPU: nvidia.com/gpu=8 counts groups of eight; may be given several times.",
         ),
     ] = None,
     namespace: Annotated[
@@ -138,9 +138,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
     most_priority: Annotated[
         int, typer.Option("--most-priority", metavar="PRIORITY", help="Leave pods of a higher priority where they are.")
     ] = DEFAULT_PRIORITY,
-    pods_of: Annotated[
-        str | None, typer.Option("--pods-of", metavar="NAME", help="Move only pods whose spec.schedulerName this is.")
-    ] = None,
+    pods_of: Annotated[str | None, typer.Option("--pods-of", metavar="NAME", help="Move only pods with this spec.schedulerName.")] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Carry out the plan on the live cluster, one move at a time; needs --live and one scheduler.")
     ] = False,
@@ -154,7 +152,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
         bool, typer.Option("--undo-cordons", help="Uncordon the nodes that a killed --apply has left cordoned; needs --live.")
     ] = False,
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="DURATION", help="How long --apply waits for an eviction, or a replacement.")
+        str, typer.Option("--timeout", metavar="DURATION", help="The maximum time that --apply waits for an eviction or a replacement.")
     ] = "5m",
     output: question.Output = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if the plan has moves.")] = False,

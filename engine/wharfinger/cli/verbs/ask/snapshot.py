@@ -64,7 +64,8 @@ def write(stream: BinaryIO, pieces: Iterable[bytes], *, compressed: bool) -> Non
 
 def wharf_snapshot(  # noqa: PLR0913, PLR0917 — the options of a verb
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to: compressed if the name ends in .gz, - for standard output.")
+        str,
+        typer.Option("--output", "-o", metavar="FILE", help="The output file: compressed if the name ends in .gz; - for standard output."),
     ],
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,

@@ -139,20 +139,20 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
         typer.Option(
             "--objective",
             metavar="EXPR",
-            help="What to make small: unplaced, gpu_unallocated, unallocated:RESOURCE, nodes_touched, imbalance:LABEL, moves, evicted, or "
+            help="What to minimise: unplaced, gpu_unallocated, unallocated:RESOURCE, nodes_touched, imbalance:LABEL, moves, evicted, or "
             "an expression over them. Of several, the first counts most.",
         ),
     ] = None,
     on: Annotated[
         list[str] | None,
-        typer.Option("--on", metavar="FILE", help="Search on this too: another snapshot, a trace, or a decision log of `wharf run`."),
+        typer.Option("--on", metavar="FILE", help="More data for the search: another snapshot, a trace, or a decision log of `wharf run`."),
     ] = None,
     held_out: Annotated[
         list[str] | None,
         typer.Option(
             "--held-out",
             metavar="SHARE|FILE",
-            help="What to keep from the search: a share of all data (default 50%), or snapshots and logs of their own.",
+            help="The data that the search does not use: a share of all data (default 50%), or separate snapshots and logs.",
         ),
     ] = None,
     wanted: Annotated[
@@ -164,10 +164,12 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
         list[str] | None,
         typer.Option("--replace", metavar="PODS", help="Place running pods again too: all, namespace=NAME or selector=LABELS."),
     ] = None,
-    load: Annotated[str, typer.Option("--load", metavar="PERCENT", help="How many pods to place: 130% adds copies of some.")] = "100%",
-    n_trials: Annotated[int, typer.Option("--trials", metavar="N", min=1, max=MAX_TRIALS, help="How many trials.")] = search.DEFAULT_TRIALS,
+    load: Annotated[str, typer.Option("--load", metavar="PERCENT", help="The number of pods to place: 130% adds copies of some.")] = "100%",
+    n_trials: Annotated[
+        int, typer.Option("--trials", metavar="N", min=1, max=MAX_TRIALS, help="The number of trials.")
+    ] = search.DEFAULT_TRIALS,
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, max=MAX_SEED, help="The seed of the search, of what is held out, and of --load.")
+        int, typer.Option("--seed", metavar="N", min=0, max=MAX_SEED, help="The seed of the search, of the held-out data, and of --load.")
     ] = 0,
     jobs: Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes for the trials; default: one per core.")] = None,
     dask: Annotated[
