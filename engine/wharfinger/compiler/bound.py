@@ -5,7 +5,8 @@ Registers are kept between questions about the same rows of the same snapshot, s
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -228,17 +229,33 @@ class BoundPolicy:
             self._registers = schedule.framed(self._start, frame)
         return frame
 
+    def read_in_steps(self, snapshot: Callable[[], Snapshot]) -> Generator[None]:
+        """The steps of counting the pods, and of computing the kept columns, that the first question reads; none for a small cluster.
+
+        `snapshot` returns the cluster as it is at each step. What changes meanwhile is left to the question.
+        """
+        for counting, places in self._policy.program.counting:
+            for reader in counting(snapshot, [self._start[place] for place in places]):
+                yield from reader.read_in_steps()
+        for plan in self._policy.program.plans.values():
+            for part in plan.static:
+                if not part.own:
+                    yield from self._static.fill_in_steps(self._key(part), snapshot, partial(self._values, part))
+
     def static_column(self, part: schedule.StaticPart, snapshot: Snapshot) -> NDArray[Any]:
         """The values of a static part for all rows, `(n_nodes,)`; an array that is never modified."""
-        key = (part.register, *(self._start[place] for place in part.depends), self._pod.template if part.of_pod else None)
+        if part.own:
+            return whole_column(self._values(part, snapshot, slice(None)), snapshot.n_nodes)
+        return self._static.get(self._key(part), snapshot, partial(self._values, part, snapshot))
 
-        def evaluate(rows: Rows) -> Any:
-            fresh = schedule.framed(self._start, AtRows(snapshot, self._pod, rows, self._placed))
-            with np.errstate(all="ignore"):  # needed if the caller is code for one row, which sets no error state
-                schedule.run(part.steps, fresh)
-            return fresh[part.register]
+    def _key(self, part: schedule.StaticPart) -> Hashable:
+        return (part.register, *(self._start[place] for place in part.depends), self._pod.template if part.of_pod else None)
 
-        return whole_column(evaluate(slice(None)), snapshot.n_nodes) if part.own else self._static.get(key, snapshot, evaluate)
+    def _values(self, part: schedule.StaticPart, snapshot: Snapshot, rows: Rows) -> Any:
+        fresh = schedule.framed(self._start, AtRows(snapshot, self._pod, rows, self._placed))
+        with np.errstate(all="ignore"):  # needed if the caller is code for one row, which sets no error state
+            schedule.run(part.steps, fresh)
+        return fresh[part.register]
 
 
 def _column(output: Any, frame: AtRows, dtype: type[np.generic]) -> NDArray[Any]:

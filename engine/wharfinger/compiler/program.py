@@ -14,7 +14,7 @@ import hashlib
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -50,6 +50,8 @@ SCOPE = "scope"
 FEWEST_COLUMNS = 8
 MAX_CELLS = 2**22  # 32 MB at most per policy and cluster
 MAX_CELLS_OF_ALL = 2**25  # 256 MB at most for all policies of a cluster
+ROWS_PER_STEP = 250
+"""Rows of a kept column that are computed at a time: at most 50,000 numbers for each."""
 
 
 def compile_policy(policy: typed.Policy, params: Mapping[str, Any] | None = None) -> CompiledPolicy:
@@ -353,6 +355,22 @@ class StaticColumns:
         kept.revision = snapshot.revision
         self._kept.move_to_end(key)
         return kept.values
+
+    def fill_in_steps(self, key: Hashable, snapshot: Callable[[], Snapshot], evaluate: Callable[[Snapshot, Rows], Any]) -> Generator[None]:
+        """The steps of `get` for a column that is not kept yet; none with few nodes. The next `get` follows what changes meanwhile."""
+        began = snapshot()
+        kept, n_nodes, revision = self._kept.get(key), began.n_nodes, began.revision
+        if n_nodes <= ROWS_PER_STEP or (kept is not None and began.node_changes(kept.revision) is not None):
+            return
+        portions = []
+        for first in range(0, n_nodes, ROWS_PER_STEP):
+            now, rows = snapshot(), np.arange(first, min(first + ROWS_PER_STEP, n_nodes))
+            if now.node_changes(revision) is None:  # rows have moved
+                return
+            portions.append(np.array(np.broadcast_to(evaluate(now, rows), rows.shape)))
+            yield
+        self._kept[key] = _Kept(revision, np.concatenate(portions))
+        self._drop_oldest(n_nodes)
 
     def _drop_oldest(self, n_nodes: int) -> None:
         n_nodes = max(1, n_nodes)

@@ -8,7 +8,7 @@ any tree to walk, and each step is one NumPy call.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -96,7 +96,8 @@ class Program(Struct, frozen=True, kw_only=True):
     """A scheduled module: the initial registers, the steps that a pod fills in, and a plan for each group of roots.
 
     `table_steps` fill in what is the same for all pods on one cluster: tables of its strings, which are as long as there are strings.
-    `lasting` are the steps of selections that stay the same for a pod on one cluster. `registers` holds the register of each root by its
+    `lasting` are the steps of selections that stay the same for a pod on one cluster. `counting` is what selections read of the placed
+    pods, with the registers of the values that they capture. `registers` holds the register of each root by its
     name.
     """
 
@@ -106,11 +107,17 @@ class Program(Struct, frozen=True, kw_only=True):
     table_steps: tuple[Step, ...]
     pod_steps: tuple[Step, ...]
     lasting: tuple[Step, ...]
+    counting: tuple[tuple[selections.Counting, tuple[int, ...]], ...]
     plans: Mapping[str, Plan]
     registers: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return str(self.module)
+
+    @property
+    def reads_ahead(self) -> bool:
+        """True if there are counts of pods, or kept columns, that the first question about a pod reads."""
+        return bool(self.counting) or any(plan.static for plan in self.plans.values())
 
 
 def run(steps: Iterable[Step], registers: Registers) -> None:
@@ -182,9 +189,17 @@ class _Scheduling:
                 node for node in self.nodes if node.stage is Stage.POD and node.op not in GIVEN and node.number not in self.tables
             ),
             lasting=self._steps(node for node in self.nodes if node.number in self.lasting),
+            counting=tuple(self._counting()),
             plans={group: self._plan([roots[name] for name in names]) for group, names in groups.items()},
             registers={name: self.places[node.number] for name, node in roots.items()},
         )
+
+    def _counting(self) -> Iterator[tuple[selections.Counting, tuple[int, ...]]]:
+        for node in self.nodes:
+            found = selections.counting(node) if is_selection(node) else None
+            if found is not None:
+                function, captures = found
+                yield function, tuple(self.places[capture.number] for capture in captures)
 
     def _run_nodes(self, roots: Sequence[Node], stop: frozenset[int] = frozenset()) -> list[Node]:
         """The RUN and DEVICE nodes that the roots need, operands first, without `stop` and what only they need."""

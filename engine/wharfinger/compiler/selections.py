@@ -12,7 +12,7 @@ and a value that differs between pods of one template, anywhere in the predicate
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, ordered
 from wharfinger.compiler.graph.operations import byte_code, expression
 from wharfinger.compiler.graph.passes import again, fold_constants, simplify
-from wharfinger.model.columns.pod_table import Placement, PodClass
+from wharfinger.model.columns.pod_table import Placement, PodClass, ReadInSteps
 from wharfinger.model.columns.selection import CorrectedSelection, Corrections, Selection
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
@@ -288,6 +288,10 @@ class _Comparison:
         """The classes of pods with the captured value, if pods of a template share it."""
         return snapshot.classes_with(self._key, self._value_of, captured[self._place])
 
+    def index(self, snapshot: Snapshot, *, of_classes: bool) -> ReadInSteps:
+        """The index that `classes` asks, or `placements`."""
+        return snapshot.class_index(self._key, self._value_of) if of_classes else snapshot.placement_index(self._key, self._value_of)
+
 
 def select_kernel(node: Node) -> tuple[Callable[..., Selection | CorrectedSelection], tuple[Node, ...]]:
     """The kernel of a selection, `(frame, *captured) -> selection`, and the nodes that it captures.
@@ -304,6 +308,22 @@ def select_kernel(node: Node) -> tuple[Callable[..., Selection | CorrectedSelect
         return select(frame, *(value.item() if isinstance(value, (np.ndarray, np.generic)) else value for value in captured))
 
     return on_plain_values, captures
+
+
+Counting = Callable[[Callable[[], Snapshot], Sequence[Any]], Iterator[ReadInSteps]]
+"""Yields what a selection reads of the placed pods, given its captured values; each is read before the next one is asked for."""
+
+
+def counting(node: Node) -> tuple[Counting, tuple[Node, ...]] | None:
+    """What a selection reads of the placed pods, and the nodes that it captures; None if it captures values of a moment or a node."""
+    captures = captured_nodes(node.args)
+    if any(capture.stage is Stage.RUN for capture in captures):
+        return None
+    apart = parts(node)
+    if apart is not None:
+        return _Apart(apart, captures).counting, captures
+    counted_pods = _Counted(node.args, captures)
+    return lambda snapshot, captured: iter([counted_pods.kept(snapshot(), captured)]), captures
 
 
 def _select_kernel(node: Node, captures: tuple[Node, ...]) -> Callable[..., Selection | CorrectedSelection]:
@@ -328,6 +348,12 @@ class _Apart:
         self._few = _Counted(apart.few, captures)
         self._comparisons = [_Comparison(by, captured, captures) for by, captured in zip(apart.by, apart.captured, strict=True)]
         self._of_classes = apart.of_classes
+
+    def counting(self, snapshot: Callable[[], Snapshot], captured: Sequence[Any]) -> Iterator[ReadInSteps]:
+        """Yields the kept counts and the indexes."""
+        yield self._others.kept(snapshot(), captured)
+        for comparison in self._comparisons:
+            yield comparison.index(snapshot(), of_classes=self._of_classes)
 
     def select(self, frame: AtRows, *captured: Any) -> Selection | CorrectedSelection:
         """The kernel."""

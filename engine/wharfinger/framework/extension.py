@@ -41,6 +41,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Supposition
     from wharfinger.model import objects
+    from wharfinger.model.columns.pod_table import ReadInSteps
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
@@ -258,6 +259,17 @@ class PrecomputingPlugin:
 
         `snapshot` returns the cluster as it is at each step. `kept`: a filter for pods with claims for devices like this one is prepared
         already. Not all steps may be taken.
+        """
+        return iter(())
+
+
+class CountingPlugin:
+    """A plugin of Wharfinger itself that counts placed pods, so that a scheduler counts them in steps."""
+
+    def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:
+        """Yields the counts that a decision about the pod reads; each is counted in steps before the next one is asked for.
+
+        `snapshot` returns the cluster as it is then.
         """
         return iter(())
 

@@ -59,11 +59,10 @@ class SchedulingCycle:
 
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped. Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it."""
-        if queued.pod.demand.may_claim or queued.pod.object.spec.volumes:
-            steps = queued.profile.decider.precompute(self._cluster.snapshot, queued.pod)
-            if next(steps, self) is None:
-                self._precomputed.append((queued, steps))
-                return
+        steps = queued.profile.decider.precompute(self._cluster.snapshot, queued.pod)
+        if next(steps, self) is None:
+            self._precomputed.append((queued, steps))
+            return
         self._decide(queued)
 
     def advance(self, ends_at: float) -> None:

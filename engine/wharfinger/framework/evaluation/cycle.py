@@ -21,9 +21,10 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.filter_slot import FilterTrial
 from wharfinger.framework.evaluation.kept_result import Choice, Evaluation
-from wharfinger.framework.extension import PostFilterOutcome, Rejection
+from wharfinger.framework.extension import CountingPlugin, PostFilterOutcome, Rejection
 from wharfinger.framework.plugin_calls import Stopwatch
 from wharfinger.framework.prepared import Attempt
+from wharfinger.framework.rules.policy_rules import read_in_steps
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.filtering import Filtering
@@ -66,14 +67,20 @@ class Decider:
         return _conclude(self.chain, snapshot, pod, self._evaluation(snapshot, pod))
 
     def precompute(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[None, None, None]:
-        """The steps of work that `decide` would do at once otherwise: some for a pod with claims for devices, or with volumes.
+        """The steps of work that `decide` would do at once otherwise.
 
-        `snapshot` returns the present cluster. An exception here is raised again in the decision, which reports it.
+        There are some for a pod with claims for devices, or with volumes, and for the first pod of a template on a large cluster: counts of
+        placed pods, and columns of policies. `snapshot` returns the present cluster. An exception here is raised again in the decision,
+        which reports it.
         """
         with suppress(Exception):
-            kept = pod.demand.may_claim and self._key(snapshot(), pod) in self._kept
-            for plugin in self.chain.precomputing:
-                yield from plugin.precompute(pod, snapshot, kept=kept)
+            now = snapshot()
+            kept = self._kept.get(self._key(now, pod))
+            if pod.demand.may_claim or pod.object.spec.volumes:
+                for plugin in self.chain.precomputing:
+                    yield from plugin.precompute(pod, snapshot, kept=kept is not None)
+            if kept is None or not kept.follows(now):
+                yield from _read_in_steps(self.chain, pod, snapshot)
 
     def choose(self, snapshot: Snapshot, pod: PodView, rows: NDArray[np.intp] | None = None) -> Choice | None:
         """The best node for a pod among some rows (None: all), or None; the same as `decide` if all other nodes were infeasible.
@@ -130,6 +137,16 @@ class Decider:
         ):
             _, dropped = self._kept.popitem(last=False)
             self._n_rules -= dropped.lineup.n_rules
+
+
+def _read_in_steps(chain: Chain, pod: PodView, snapshot: Callable[[], Snapshot]) -> Generator[None]:
+    """The steps of reading what the first decision about a pod reads of the placed pods, and of computing columns of policies."""
+    lineup = chain.lineup(pod, snapshot())
+    for plugin in dict.fromkeys([*lineup.filters, *(term.plugin for term in lineup.scores), *chain.post_filters]):
+        if isinstance(plugin, CountingPlugin):
+            for reader in plugin.counting(pod, snapshot):
+                yield from reader.read_in_steps()
+    yield from read_in_steps(lineup.governing, pod, snapshot)
 
 
 def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> Decision:

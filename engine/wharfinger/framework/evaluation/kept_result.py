@@ -136,6 +136,10 @@ class Evaluation:
             self._scored = True
         self._behind, self._changed, self._scored_at = False, None, self.revision
 
+    def follows(self, snapshot: Snapshot) -> bool:
+        """True if the next update evaluates only what has changed; False if it evaluates all rules on all nodes."""
+        return self._changes(snapshot, self.revision) is not None
+
     def concluded(self, choice: Choice | None) -> None:
         """End the measurement of the decision that the last update belongs to; `choice` is its outcome."""
         if self._stopwatch is not None and self._laps is not NO_LAPS:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wharfinger.framework.eviction import Budgets, Evictable, Supposition
-from wharfinger.framework.extension import Arguments, PostFilterOutcome, PostFilterPlugin, Rejection, Trial
+from wharfinger.framework.extension import Arguments, CountingPlugin, PostFilterOutcome, PostFilterPlugin, Rejection, Trial
 from wharfinger.framework.prepared import Attempt, Mask, Reason, union
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
+    from wharfinger.model.columns.pod_table import ReadInSteps
+    from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -56,11 +58,15 @@ class Candidate(Struct, frozen=True):
     victims: tuple[PodView, ...]
 
 
-class DefaultPreemption(PostFilterPlugin):
+class DefaultPreemption(CountingPlugin, PostFilterPlugin):
     """`pkg/scheduler/framework/plugins/defaultpreemption`, Kubernetes 1.36."""
 
     name = NAME
     arguments_model = DefaultPreemptionArguments
+
+    def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:  # noqa: ARG002 — the extension point
+        """Yields the priorities of placed pods."""
+        yield _priorities(snapshot())
 
     def post_filter(self, attempt: Attempt, rejection: Rejection) -> PostFilterOutcome:
         """The cheapest node to free and its victims, or a message why preemption does not help."""
@@ -273,7 +279,11 @@ def _objects_revision(pod: PodView, snapshot: Snapshot, trial: Trial) -> int:
     return snapshot.objects.revision_of(objects.PodDisruptionBudget)
 
 
+def _priorities(snapshot: Snapshot) -> Selection:
+    """The placed pods with their priorities."""
+    return snapshot.selection((NAME, "priority"), lambda _: True, value=lambda placed: float(placed.priority))
+
+
 def has_lower(priority: int, snapshot: Snapshot) -> Mask:
     """The nodes that have a pod of lower priority, `(n_nodes,) bool`."""
-    selection = snapshot.selection((NAME, "priority"), lambda _: True, value=lambda placed: float(placed.priority))
-    return np.asarray(selection.extreme_by_node(highest=False) < priority)
+    return np.asarray(_priorities(snapshot).extreme_by_node(highest=False) < priority)

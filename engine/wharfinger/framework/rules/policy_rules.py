@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -307,6 +307,13 @@ class PolicyRules:
 def _bound(policy: CompiledPolicy, attempt: Attempt) -> BoundPolicy:
     """The policy bound to the pod, once per template."""
     return attempt.shared.once(policy, lambda: BoundPolicy(policy, attempt.pod, attempt.snapshot))
+
+
+def read_in_steps(policies: Sequence[CompiledPolicy], pod: PodView, snapshot: Callable[[], Snapshot]) -> Generator[None]:
+    """The steps of what the first decision about a pod reads for these policies: counts of placed pods, and columns that are kept."""
+    for policy in policies:
+        if policy.program.reads_ahead:
+            yield from BoundPolicy(policy, pod, snapshot()).read_in_steps(snapshot)
 
 
 def forget_columns(policies: Sequence[CompiledPolicy], shared: Shared) -> None:

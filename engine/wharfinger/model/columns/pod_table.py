@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,16 @@ from wharfinger.model.objects.pod_view import PodView
 LOG_LIMIT: Final = 1024  # additions and removals kept; a reader further behind recounts
 MAX_READERS: Final = 256
 """Indexes and tallies kept at a time; the least recently used is dropped first."""
+READ_AT_ONCE: Final = 64
+"""Pods, or classes of pods, that are read without steps: a policy may compute 2,500 operations for each of them."""
+READ_PER_STEP: Final = 16
+
+
+class ReadInSteps(Protocol):
+    """Numbers of the placed pods, which are read at once when they are asked for, or in steps before that."""
+
+    def read_in_steps(self) -> Generator[None]:
+        """The steps of reading the pods as they are; none for a few. What changes meanwhile is left to the next question."""
 
 
 class PodClass:
@@ -168,6 +178,11 @@ class PodTable:
             return None
         return self._log[-behind:] if behind else ()
 
+    def added_since(self, n_changes: int) -> list[Placement] | None:
+        """The pods that were added after the first `n_changes`; None if that is not known any more."""
+        changes = None if n_changes < 0 else self.changes_since(n_changes)
+        return None if changes is None else [placement for placement, _, sign in changes if sign > 0]
+
     def row_added(self) -> None:
         """Add an empty last row."""
         self.by_row.append({})
@@ -233,6 +248,19 @@ class PlacementIndex(_PodReader):
         self._follow()
         return self._by_value.get(value, NO_PLACEMENTS).values()
 
+    def read_in_steps(self) -> Generator[None]:
+        """The steps of reading the value of each pod."""
+        pods, seen = self._pods, self._pods.n_changes
+        if len(pods.entries) <= READ_AT_ONCE or pods.added_since(self._seen) is not None:
+            return
+        fresh = PlacementIndex(pods, self._value_of)
+        for number, placement in enumerate(list(pods.entries)):
+            fresh._apply(placement, 1)
+            if not number % READ_PER_STEP:
+                yield
+        if self._seen < seen:  # else it was asked meanwhile
+            self._by_value, self._seen = fresh._by_value, seen
+
     def _recount(self) -> None:
         self._by_value = {}
         for placement in self._pods.entries:
@@ -267,6 +295,19 @@ class ClassIndex(_PodReader):
         if len(self._values) > 2 * len(self._pods.classes) + 1024:
             self._recount()
         return self._by_value.get(value, NO_CLASSES).values()
+
+    def read_in_steps(self) -> Generator[None]:
+        """The steps of reading the value of each template."""
+        pods, seen = self._pods, self._pods.n_changes
+        if len(pods.classes) <= READ_AT_ONCE or pods.added_since(self._seen) is not None:
+            return
+        fresh = ClassIndex(pods, self._value_of)
+        for number, group in enumerate(list(pods.classes.values())):
+            fresh._put(group, self._values)
+            if not number % READ_PER_STEP:
+                yield
+        if self._seen < seen:  # else it was asked meanwhile
+            self._values, self._by_value, self._seen = fresh._values, fresh._by_value, seen
 
     def _recount(self) -> None:
         known, self._values, self._by_value = self._values, {}, {}
@@ -311,6 +352,16 @@ class Tally(_PodReader):
             self._forget_classes()
         return self.version
 
+    def read_in_steps(self) -> Generator[None]:
+        """The steps of finding the things of each template."""
+        unread = unread_classes(self._pods, self._seen, self._memo)
+        for number, group in enumerate(unread):
+            self._things(group)
+            if not number % READ_PER_STEP:
+                yield
+        if unread:
+            self._follow()
+
     def _apply(self, placement: Placement, sign: int) -> None:
         for thing in self._things(placement.group):
             before = self._found[thing]
@@ -339,6 +390,17 @@ class Tally(_PodReader):
     def _forget_classes(self) -> None:
         live = {group.serial for group in self._pods.classes.values()}
         self._memo = {serial: things for serial, things in self._memo.items() if serial in live}
+
+
+def unread_classes(pods: PodTable, seen: int, known: Mapping[int, object]) -> list[PodClass]:
+    """The classes of pods that are not `known` by serial to one who has seen the first `seen` changes; empty for a few.
+
+    With `seen` below 0, or too old, all classes are looked at.
+    """
+    added = pods.added_since(seen)
+    found = pods.classes.values() if added is None else {placement.group.serial: placement.group for placement in added}.values()
+    unread = [group for group in found if group.serial not in known]
+    return unread if len(unread) > READ_AT_ONCE else []
 
 
 Reader = TypeVar("Reader", PlacementIndex, ClassIndex, Tally)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from wharfinger.model.columns.arrays import read_only
 from wharfinger.model.columns.domains import MAX_EXACT_SUM, DomainCounts, Mask, exact_sum, magnitude, summed
 from wharfinger.model.columns.node_table import NodeTable
-from wharfinger.model.columns.pod_table import Change, Placement, PodClass, PodTable
+from wharfinger.model.columns.pod_table import READ_AT_ONCE, READ_PER_STEP, Change, Placement, PodClass, PodTable, unread_classes
 from wharfinger.model.objects.pod_view import PodView
 
 Predicate = Callable[[PodView], bool]
@@ -95,6 +95,36 @@ class Selection:
         """Follow the changes of the state; returns the version."""
         self._follow()
         return self.version
+
+    def read_in_steps(self) -> Generator[None]:
+        """The steps of evaluating the pods that are not counted yet, and of counting them; none for a few.
+
+        What changes meanwhile is left to the next question.
+        """
+        pods = self._pods
+        if len(pods.entries if self._per_pod else pods.classes) <= READ_AT_ONCE:
+            return
+        seen = self._seen if self._layout == self._nodes.rows.layout else -1
+        for number, _ in enumerate(self._evaluated(seen)):
+            if not number % READ_PER_STEP:
+                yield
+        if pods.added_since(seen) is None:
+            self._follow()
+            yield
+
+    def _evaluated(self, seen: int) -> Generator[float | None]:
+        """Evaluates the pods, or one of each template, that were added after the first `seen` changes and are not evaluated yet."""
+        pods = self._pods
+        if not self._per_pod:
+            for group in unread_classes(pods, seen, self._memo):
+                self._memo[group.serial] = weight = self._evaluate(group.example)
+                yield weight
+            return
+        added = pods.added_since(seen)
+        found = [placement for placement in (pods.entries if added is None else added) if placement not in self._of_placements]
+        for placement in found if len(found) > READ_AT_ONCE else ():
+            weight = self._of_placements[placement] = self._evaluate(placement.pod)
+            yield weight
 
     @property
     def total(self) -> float:
@@ -243,8 +273,7 @@ class Selection:
         """The weight of each entry of the pod table, (n_pods,) float64; `nothing` for pods that are not selected."""
         if self._per_pod:
             weights = [self.weight(placement) for placement in self._pods.entries]
-            if self._remembers:
-                self._of_placements = dict(zip(self._pods.entries, weights, strict=True))  # without removed pods
+            self._of_placements = dict(zip(self._pods.entries, weights, strict=True)) if self._remembers else {}  # without removed pods
             return np.array([nothing if weight is None else weight for weight in weights], dtype=np.float64)
         memo, evaluate = self._memo, self._evaluate
         by_number = [nothing] * self._pods.class_numbers  # a list is filled faster than an array

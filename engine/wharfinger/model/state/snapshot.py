@@ -19,7 +19,7 @@ from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.columns.domains import Topology
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.columns.node_table import Fact, ImageState
-from wharfinger.model.columns.pod_table import Placement, PodClass, Tally
+from wharfinger.model.columns.pod_table import ClassIndex, Placement, PlacementIndex, PodClass, Tally
 from wharfinger.model.columns.selection import CorrectedSelection, Corrections, Selection
 from wharfinger.model.devices.device_table import DeviceTable
 from wharfinger.model.devices.held_devices import HeldDevice, held_devices
@@ -330,11 +330,19 @@ class Snapshot:
 
     def placements_with(self, key: Hashable, value_of: Callable[[PodView], Hashable], value: Hashable) -> Collection[Placement]:
         """The placed pods for which `value_of` returns a value, from a kept index; `key` identifies `value_of`."""
-        return self._current().pod_readers.placements(key, value_of).of(value)
+        return self.placement_index(key, value_of).of(value)
 
     def classes_with(self, key: Hashable, value_of: Callable[[PodView], Hashable], value: Hashable) -> Collection[PodClass]:
         """The same for a `value_of` that is equal for all pods of a template: the classes of pods, each with its `count` of pods."""
-        return self._current().pod_readers.classes(key, value_of).of(value)
+        return self.class_index(key, value_of).of(value)
+
+    def placement_index(self, key: Hashable, value_of: Callable[[PodView], Hashable]) -> PlacementIndex:
+        """The index that `placements_with` asks."""
+        return self._current().pod_readers.placements(key, value_of)
+
+    def class_index(self, key: Hashable, value_of: Callable[[PodView], Hashable]) -> ClassIndex:
+        """The index that `classes_with` asks."""
+        return self._current().pod_readers.classes(key, value_of)
 
     def tally(self, key: Hashable, derive: Callable[[PodView], Iterable[Hashable]]) -> Tally:
         """The running number of placed pods for each thing that `derive` finds in a pod.

@@ -25,7 +25,7 @@ from pydantic import Field
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.domains import DomainWatch, renew_all
-from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
+from wharfinger.framework.extension import Arguments, CountingPlugin, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins.pods import affinity_terms as affinity
 from wharfinger.framework.plugins.pods.affinity_terms import Term
 from wharfinger.framework.prepared import (
@@ -50,7 +50,7 @@ from wharfinger.model import objects
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Supposition
     from wharfinger.model.columns.domains import Topology
-    from wharfinger.model.columns.pod_table import Tally
+    from wharfinger.model.columns.pod_table import ReadInSteps, Tally
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
@@ -89,7 +89,7 @@ class MinMaxNormalize(Struct, frozen=True):
         return (100.0 * ((scores - low) / (high - low))).astype(np.int64)
 
 
-class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
+class InterPodAffinity(GroupedHints, CountingPlugin, FilterPlugin, ScorePlugin):
     """`pkg/scheduler/framework/plugins/interpodaffinity`, Kubernetes 1.36."""
 
     name = NAME
@@ -142,6 +142,29 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         if change.events & ClusterEvent.POD_REMOVED:
             return hints.may_go(placed)
         return change.was is None or hints.may_go(change.was) or hints.comes(placed)
+
+    def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:
+        """Yields the topology keys of placed pods, the pods that the filter reads, and those with a score."""
+        yield snapshot().tally((NAME, "topology keys"), _keys_of)
+        incoming = IncomingPod(pod, snapshot())
+        terms = incoming.terms
+        if terms.required:
+            yield _wanted(snapshot(), incoming)
+        for key in _on_nodes(_keys(terms.required_anti), snapshot()):
+            yield _repelled(snapshot(), incoming, key)
+        for key in _on_nodes(incoming.keys(REQUIRED_ANTI), snapshot()):
+            yield _repelling(snapshot(), incoming, key)
+        if self.arguments.ignore_preferred_terms_of_existing_pods and not terms.preferred:
+            return
+        keys = _scoring_keys(incoming, self.arguments.hard_pod_affinity_weight, snapshot())
+        for select in (_scores, _scored):
+            scored = False
+            for key in keys:
+                selection = select(snapshot(), incoming, key, self.arguments.hard_pod_affinity_weight)
+                yield selection
+                scored = scored or bool(selection.by_node.any())
+            if scored:  # else the score asks if there are pods whose scores add up to 0
+                return
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip if neither the pod nor any placed pod has required terms that matter; `Rejected` if a selector cannot be read."""
@@ -288,7 +311,7 @@ class PreparedAffinityFilter(PreparedFilter):
     def __init__(self, incoming: IncomingPod, snapshot: Snapshot) -> None:
         self._incoming = incoming
         terms = incoming.terms
-        wanted = snapshot.selection((NAME, "wanted", terms.required), incoming.is_wanted) if terms.required else None
+        wanted = _wanted(snapshot, incoming) if terms.required else None
         self._wanted = {} if wanted is None else _watched(snapshot, _keys(terms.required), lambda _: wanted)
         self._repelled = _watched(snapshot, _on_nodes(_keys(terms.required_anti), snapshot), partial(_repelled, snapshot, incoming))
         self._repelling = _watched(snapshot, _on_nodes(incoming.keys(REQUIRED_ANTI), snapshot), partial(_repelling, snapshot, incoming))
@@ -390,16 +413,11 @@ class PreparedAffinityScore(PreparedScore):
     def __init__(self, incoming: IncomingPod, snapshot: Snapshot, hard_weight: int) -> None:
         self._incoming = incoming
         self._hard_weight = hard_weight
-        kinds = (PREFERRED, REQUIRED) if hard_weight else (PREFERRED,)
-        keys = {*_keys(term for _, term in self._incoming.terms.preferred), *self._incoming.keys(*kinds)}
-        self._watches = {key: self._watch(snapshot, key) for key in sorted(_on_nodes(keys, snapshot))}
+        self._watches = {key: self._watch(snapshot, key) for key in _scoring_keys(incoming, hard_weight, snapshot)}
         self.domains = tuple(self._watches)
 
     def _watch(self, snapshot: Snapshot, key: str) -> DomainWatch:
-        incoming = self._incoming
-        value = partial(incoming.score_of, key, self._hard_weight)
-        identity = (NAME, "scores", key, incoming.terms.preferred, incoming.identity, self._hard_weight)
-        selection = snapshot.selection(identity, lambda _: True, value=value)
+        selection = _scores(snapshot, self._incoming, key, self._hard_weight)
         return DomainWatch(selection, snapshot.topology(key), lambda scores: np.append(scores.by_domain(key), 0.0))
 
     def is_valid(self, snapshot: Snapshot) -> bool:
@@ -417,13 +435,7 @@ class PreparedAffinityScore(PreparedScore):
         """True if a term matches between the incoming pod and a placed pod on a node with the term's topology key."""
         if any(watch.answer.any() for watch in self._watches.values()):
             return True
-        return any(self._scoring_pods(snapshot, key).by_domain(key).any() for key in self._watches)
-
-    def _scoring_pods(self, snapshot: Snapshot, key: str) -> Selection:
-        """The placed pods that have a score for a topology key; the score may be 0."""
-        incoming, weight = self._incoming, self._hard_weight
-        identity = (NAME, "scored", key, incoming.terms.preferred, incoming.identity, weight)
-        return snapshot.selection(identity, lambda placed: incoming.score_of(key, weight, placed) is not None)
+        return any(_scored(snapshot, self._incoming, key, self._hard_weight).by_domain(key).any() for key in self._watches)
 
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
         """The raw scores of some rows, `(n_rows,) int64`: the sum of the weights of all matching terms in the node's domains."""
@@ -431,6 +443,11 @@ class PreparedAffinityScore(PreparedScore):
         for watch in self._watches.values():
             total += watch.at(rows)
         return total.astype(np.int64)
+
+
+def _wanted(snapshot: Snapshot, incoming: IncomingPod) -> Selection:
+    """The placed pods that all required affinity terms of the incoming pod match."""
+    return snapshot.selection((NAME, "wanted", incoming.terms.required), incoming.is_wanted)
 
 
 def _repelled(snapshot: Snapshot, incoming: IncomingPod, key: str) -> Selection:
@@ -441,6 +458,24 @@ def _repelled(snapshot: Snapshot, incoming: IncomingPod, key: str) -> Selection:
 def _repelling(snapshot: Snapshot, incoming: IncomingPod, key: str) -> Selection:
     """The placed pods that repel the incoming pod within a topology key."""
     return snapshot.selection((NAME, "repelling", key, incoming.identity), partial(incoming.is_repelled, key))
+
+
+def _scoring_keys(incoming: IncomingPod, hard_weight: int, snapshot: Snapshot) -> list[str]:
+    """The topology keys of terms that may add to a score, sorted."""
+    kinds = (PREFERRED, REQUIRED) if hard_weight else (PREFERRED,)
+    return sorted(_on_nodes({*_keys(term for _, term in incoming.terms.preferred), *incoming.keys(*kinds)}, snapshot))
+
+
+def _scores(snapshot: Snapshot, incoming: IncomingPod, key: str, hard_weight: int) -> Selection:
+    """The scores of placed pods for a topology key, in sum."""
+    identity = (NAME, "scores", key, incoming.terms.preferred, incoming.identity, hard_weight)
+    return snapshot.selection(identity, lambda _: True, value=partial(incoming.score_of, key, hard_weight))
+
+
+def _scored(snapshot: Snapshot, incoming: IncomingPod, key: str, hard_weight: int) -> Selection:
+    """The placed pods that have a score for a topology key; the score may be 0."""
+    identity = (NAME, "scored", key, incoming.terms.preferred, incoming.identity, hard_weight)
+    return snapshot.selection(identity, lambda placed: incoming.score_of(key, hard_weight, placed) is not None)
 
 
 def _on_nodes(keys: Iterable[str], snapshot: Snapshot) -> Iterator[str]:

@@ -6,7 +6,7 @@ each pod template, so that after a placement only nodes of domains whose answer 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -17,7 +17,7 @@ from pydantic import field_validator, model_validator
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin, object_argument
+from wharfinger.framework.extension import Arguments, CountingPlugin, FilterPlugin, GroupedHints, ScorePlugin, object_argument
 from wharfinger.framework.plugins.pods import spread_counts as spread
 from wharfinger.framework.plugins.pods.spread_counts import Constraint, HardSpread, SoftSpread
 from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rejected, Skip
@@ -26,6 +26,7 @@ from wharfinger.model import objects
 from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
+    from wharfinger.model.columns.pod_table import ReadInSteps
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -72,7 +73,7 @@ class SpreadNormalize(Struct, frozen=True):
         return np.where(raw < 0, 0, spread_points)
 
 
-class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
+class PodTopologySpread(GroupedHints, CountingPlugin, FilterPlugin, ScorePlugin):
     """`pkg/scheduler/framework/plugins/podtopologyspread`, Kubernetes 1.36."""
 
     name = "PodTopologySpread"
@@ -127,6 +128,12 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
             return pod.template
         labels = {key: pod.labels.get(key) for constraint in own for key in constraint.match_label_keys}
         return msgspec.json.encode([pod.namespace, own, labels, node_selection.required(pod.object) is not None])
+
+    def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:
+        """Yields the pods that each constraint counts."""
+        now = snapshot()
+        for constraint in (each for kind in UNSATISFIABLE for each in self._constraints(pod, now, kind)):
+            yield constraint.selection(snapshot(), pod.namespace)
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip without DoNotSchedule constraints; `Rejected` if a selector cannot be read."""

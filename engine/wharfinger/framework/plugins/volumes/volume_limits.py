@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import FilterPlugin, PrecomputingPlugin
+from wharfinger.framework.extension import CountingPlugin, FilterPlugin, PrecomputingPlugin
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.plugins.volumes.attached_volumes import AttachedVolumes, attachables, may_attach
 from wharfinger.framework.prepared import (
@@ -36,6 +36,7 @@ from wharfinger.model import objects
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Supposition
+    from wharfinger.model.columns.pod_table import ReadInSteps, Tally
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
@@ -49,7 +50,7 @@ NO_DISK, CLAIM_IN_USE = 1, 2  # the bits of the reasons
 TOO_MANY = (Reason("node(s) exceed max volume count"),)
 
 
-class VolumeRestrictions(FilterPlugin):
+class VolumeRestrictions(CountingPlugin, FilterPlugin):
     """`pkg/scheduler/framework/plugins/volumerestrictions`, Kubernetes 1.36."""
 
     name = "VolumeRestrictions"
@@ -59,6 +60,15 @@ class VolumeRestrictions(FilterPlugin):
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
         """True if something other than a pod changed, or the pod of the change has volumes."""
         return change.pod is None or bool(change.pod.object.spec.volumes)
+
+    def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:
+        """Yields the claims of placed pods, and those pods that mount a disk of this one."""
+        if not pod.object.spec.volumes or volume_claims.too_many(pod) is not None:
+            return
+        if exclusive_claims(pod, snapshot()):
+            yield _used_claims(snapshot())
+        if any(map(_exclusive, pod.object.spec.volumes)):
+            yield mounted(pod, snapshot())
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip if neither an exclusive disk nor a ReadWriteOncePod claim in use matters; `Rejected` if a claim does not exist."""
@@ -140,8 +150,13 @@ def claims_in_use(pod: PodView, snapshot: Snapshot) -> int:
     wanted = exclusive_claims(pod, snapshot)
     if not wanted:
         return 0
-    used = snapshot.tally((VolumeRestrictions.name, "claims"), claims_of).found
+    used = _used_claims(snapshot).found
     return sum(1 for claim in wanted if used.get(claim))
+
+
+def _used_claims(snapshot: Snapshot) -> Tally:
+    """The claims of placed pods."""
+    return snapshot.tally((VolumeRestrictions.name, "claims"), claims_of)
 
 
 def exclusive_claims(pod: PodView, snapshot: Snapshot) -> frozenset[str]:
