@@ -21,7 +21,9 @@ from wharfinger.model.reading.files import Objects
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.what_if.capacity import LessOf, WithoutRule, capacity
-from wharfinger.what_if.supposed_changes import NodesLike
+from wharfinger.what_if.further_pods import grouped
+from wharfinger.what_if.room_count import Count
+from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges
 
 MARGIN = 3
 RULES = {
@@ -262,6 +264,30 @@ def test_extra_nodes_add_what_really_added_ones_do(found, shape, count):
         metadata = replace(found[0].metadata, name=name, labels={**found[0].metadata.labels, clusters.HOSTNAME: name})
         more.append(replace(found[0], metadata=metadata))
     assert room.total == all_that_fit(chain, more, deployment, room.total)[0]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(nodes, workload_shapes, rule_sets, st.booleans(), st.integers(1, 30))
+@example(THREE_IN_ONE_ZONE, (1, 300, "none", False, 0), set(), False, 30)  # requests alone limit the pods
+@example(THREE_IN_ONE_ZONE, (1, 300, "none", False, 0), set(), True, 30)  # and those of a nominated pod count too
+@example(THREE_IN_ONE_ZONE, (1, 300, "none", False, 0), set(), False, 5)  # there is room for more than the limit
+@example(THREE_IN_ONE_ZONE, (1, 300, "none", True, 0), set(), False, 30)  # a host port limits them to one on each node
+@example(THREE_IN_ONE_ZONE, (1, 300, "none", False, 0), {"few"}, False, 30)  # a rule limits them to two
+def test_a_total_is_that_of_pods_placed_one_by_one(found, shape, rules, nominated, most):
+    deployment, chain, state = workload("web", shape), chain_of(rules), state_of(found)
+    pods = pods_of(state, deployment)
+    own = state_of(found)
+    if nominated:
+        waiting = workload("waiting", (1, 400, "tolerant", False, 9))
+        for each in (state, own):
+            (pod,) = pods_of(each, waiting)
+            each.nominate(pod, found[-1].metadata.name)
+    with SupposedChanges(state) as supposed:
+        total = Count(chain, supposed, most).total(grouped(pods), 0)
+
+    further = pods_of(own, with_replicas(deployment, len(pods) + most))
+    placed = dry_run(chain, own, further).placed
+    assert total == (placed, placed == len(further))
 
 
 @settings(max_examples=20, deadline=None)

@@ -15,6 +15,7 @@ from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.framework.plugins.node_resources import Fit
 from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
@@ -253,7 +254,10 @@ class Count:
     # ── in rounds ──
 
     def _in_rounds(self, group: WorkloadPods, new: Sequence[NewNode]) -> tuple[int, bool]:
-        """`total` for a workload of equal pods: a pod on each feasible node at once, as long as filters look at one node alone."""
+        """`total` for a workload of equal pods: a pod on each feasible node at once, as long as filters look at one node alone.
+
+        Where requests alone limit the number of pods on a node, none is placed.
+        """
         try:
             self._add(new)
             most = len(group.pods) + self._most
@@ -263,6 +267,9 @@ class Count:
                 decision = None if self._chain.gate(further.pod) is not None else self._decide(self._supposed.claimed(further.pod))
                 if decision is None or decision.node is None:
                     return placed, False
+                room = self._room_for_equal(decision)
+                if room is not None:
+                    return min(placed + room, most), placed + room >= most
                 if not self._is_order_free(decision):
                     self._put(decision.pod, decision.node, decision.claims)
                     placed += 1
@@ -304,6 +311,17 @@ class Count:
     def _is_order_free(self, decision: Decision) -> bool:
         """True if pods like that of a decision have an effect on their own nodes alone: their order does not change their number."""
         return decision.diagnosis.are_local(self._state.snapshot())
+
+    def _room_for_equal(self, decision: Decision) -> int | None:
+        """The number of pods like that of a decision that fit, its own included; None if more than their requests limits it.
+
+        The other filters that ran read no pods, and no pod is nominated, whose requests would count too.
+        """
+        snapshot, filtering = self._state.snapshot(), decision.evaluation.filtering
+        reading_pods = [slot.answer for slot in filtering.slots if not slot.skipped and slot.volatility > Volatility.STATIC]
+        if len(reading_pods) != 1 or not isinstance(reading_pods[0], Fit) or len(snapshot.nominated_rows):
+            return None
+        return int(reading_pods[0].room(snapshot, np.flatnonzero(filtering.feasible)).sum())
 
     def _room_by_requests(self, decision: Decision) -> int:
         """The number of pods that the feasible nodes of a decision have resources for, at least one each; other filters may allow fewer."""
