@@ -27,6 +27,7 @@ help:
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Wharfinger needs Python 3.11 or newer; set PYTHON=/path/to/python3")'
+	@echo 'The first time, this takes a minute or two: the parts in requirements.txt are installed in $(VENV).'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
