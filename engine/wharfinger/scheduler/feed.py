@@ -35,9 +35,9 @@ OBJECTS_PER_STEP, KEYS_PER_STEP = 100, 10_000
 class ClusterFeed:
     """A `ClusterSink`.
 
-    `leaving` is called with the uid of every pod that is deleted (True) or terminating (False), `changed` after every change, `unreadable`
-    with every pending pod of this scheduler that cannot be read, `claim_changed` with every claim for devices that is added, changed or
-    deleted, and `relabelled` with the name of every namespace with changed labels.
+    `leaving` is called with the uid of every pod that is deleted (True) or terminating (False), `node_removed` with the name of every
+    deleted node, `changed` after every change, `unreadable` with every pending pod of this scheduler that cannot be read, `claim_changed`
+    with every claim for devices that is added, changed or deleted, and `relabelled` with the name of every namespace with changed labels.
     """
 
     def __init__(  # noqa: PLR0913 — what it feeds and what it calls
@@ -48,6 +48,7 @@ class ClusterFeed:
         profiles: Profiles,
         emit: Emit,
         leaving: Callable[[str, bool], None],
+        node_removed: Callable[[str], None],
         changed: Callable[[], None],
         unreadable: Callable[[PodView, BaseException], None],
         claim_changed: Callable[[objects.ResourceClaim], None],
@@ -58,6 +59,7 @@ class ClusterFeed:
         self._profiles = profiles
         self._emit = emit
         self._leaving = leaving
+        self._node_removed = node_removed
         self._changed = changed
         self._pod_unreadable = unreadable
         self._claim_changed = claim_changed
@@ -186,6 +188,7 @@ class ClusterFeed:
         if kind == "Node":
             self._state.remove_node(key)
             self._queue.notify(Change(events=ClusterEvent.NODE_DELETE, label="NodeDelete"))
+            self._node_removed(key)
         else:
             self._state.drop(kind, key)
             self._queue.notify(_of_object(kind, f"{kind}Delete", gone, None, removed=True))

@@ -164,6 +164,9 @@ class GroupCycle:
         if self._preemptor.evicting_for(entry.uid):
             self._groups.wait_for_event(entry)
             return
+        if any(self._binding.gives_back(pod.uid) for pod in self._groups.index.members(entry.key)):
+            self._groups.fail(entry)  # one that still prepares is assumed, but will not be bound: it must not count as placed
+            return
         self._leave_out(entry)
         terms = self._groups.index.terms(entry.key)
         if terms is None or not entry.trying:
@@ -346,7 +349,7 @@ class GroupCycle:
         if self.reservations.holds(key):
             self.reservations.release()
         needed = min(attempt.group.needed, len(placements))
-        together = BindTogether(key, placements, needed, terms.timeout, self._clock, self._binding.refuse)
+        together = BindTogether(key, placements, needed, terms.timeout, self._clock, self._binding.give_back)
         yield from self._start_bindings(attempt, placements, together)
         rejectors = yield from self._rejectors(attempt, answer.left)
         for number, placement in enumerate(placements.values()):

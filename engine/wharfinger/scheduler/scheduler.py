@@ -132,6 +132,7 @@ class Scheduler:
             profiles=self.profiles,
             emit=ports.emit,
             leaving=self._leaving,
+            node_removed=self._binding.node_removed,
             unreadable=failures.unreadable,
             changed=self._changed,
             claim_changed=self._binding.claims.claim_changed,

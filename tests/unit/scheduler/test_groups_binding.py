@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.unit.scheduler.running import node, pod, running
-from tests.unit.scheduler.test_groups_live import bound, gang, member, members
+from tests.unit.scheduler.running import MOUNT, claim, node, pod, running, storage_class
+from tests.unit.scheduler.test_groups_live import RACK, bound, gang, member, members, racks, racks_of
+from tests.unit.scheduler.test_scheduler_volumes import finish
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, PreBindPlugin, ReservePlugin
 from wharfinger.framework.prepared import Reason
@@ -97,6 +98,26 @@ def test_none_is_bound_while_one_is_held_and_others_are_placed_meanwhile():
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("point", ["hold", "pause"])
+def test_a_node_that_is_removed_while_members_wait_for_each_other_leaves_none_bound(point):
+    """Members on the other node of the rack could be bound, and those on the removed one could not."""
+
+    async def story():
+        hurdle = Hurdle(point, "g-1")
+        async with running(*racks(2, 2, "2"), gang("g", 4, RACK), *members("g", 4), chains=hurdled(hurdle)) as world:
+            (rack,) = {pod.node_name[:2] for pod, _ in world.scheduler.state.placements()}
+            world.cluster.remove("Node", f"{rack}n1")
+            await world.calm()
+            hurdle.gone.set()
+            await world.calm()
+            assert world.cluster.bindings == []
+            await world.pass_time(5)
+            assert len(bound(world, "g")) == 4
+            assert racks_of(world, "g") != {rack}
+
+    asyncio.run(story())
+
+
 def test_a_group_that_is_larger_than_the_limit_is_bound_within_it():
     async def story():
         settings, under_way, most = SchedulerSettings(most_binds=2), [], []
@@ -156,6 +177,52 @@ def test_members_do_not_wait_for_each_other_longer_than_the_timeout():
             assert world.scheduler.n_binding == 0
             assert world.cluster.bindings == []
             assert list(world.scheduler.state.placements()) == []
+
+    asyncio.run(story())
+
+
+def test_a_member_whose_volume_comes_too_late_does_not_count_as_placed_in_the_next_attempt():
+    async def story():
+        late = member("g", 2, **MOUNT)
+        async with running(*group_of(3)[:3], storage_class("csi"), claim(), *members("g", 2), late) as world:
+            assert world.scheduler.n_binding == 3
+            for _ in range(3):
+                await world.pass_time(300, step=20)
+                assert world.cluster.bindings == []
+            finish(world, "made")
+            await world.pass_time(300, step=20)
+            assert len(bound(world, "g")) == 3
+
+    asyncio.run(story())
+
+
+def test_a_member_that_prepares_for_too_long_does_not_count_as_placed_in_the_next_attempt():
+    """A plugin that does not return cannot be ended, so the others wait for it."""
+
+    async def story():
+        hurdle = Hurdle("pause", "g-1")
+        async with running(*group_of(3), chains=hurdled(hurdle)) as world:
+            await world.pass_time(1000, step=20)
+            assert world.cluster.bindings == []
+            assert {pod.name for pod, _ in world.scheduler.state.placements()} == {"g-1"}
+            hurdle.gone.set()
+            await world.pass_time(60, step=5)
+            assert len(bound(world, "g")) == 3
+
+    asyncio.run(story())
+
+
+def test_a_group_is_tried_again_after_the_timeout():
+    async def story():
+        hurdle = Hurdle("hold", "g-1")
+        async with running(*group_of(3), chains=hurdled(hurdle)) as world:
+            await world.pass_time(310, step=10)
+            assert world.scheduler.n_binding == 3
+            assert {one.result for one in world.seen.attempts} == {"unschedulable"}
+            hurdle.gone.set()
+            world.cluster.put(pod("single"))
+            await world.pass_time(1)
+            assert len(bound(world, "g")) == 3
 
     asyncio.run(story())
 

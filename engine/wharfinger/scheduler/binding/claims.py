@@ -101,8 +101,11 @@ class DeviceClaims:
         """Wait until nothing is being given back."""
         await self._background.drain()
 
-    async def bind(self, placement: Placement, chain: Chain) -> None:
-        """Return once all claims of the pod are written and their devices are ready; `BindFailed` if one is not available."""
+    async def bind(self, placement: Placement, chain: Chain, check: Callable[[], None]) -> None:
+        """Return once all claims of the pod are written and their devices are ready; `BindFailed` if one is not available.
+
+        `check` is called again and again while it waits, and raises if the pod is not to be bound any more.
+        """
         pod, plugin = placement.pod, chain.plugin(NAME)
         if plugin is None or not self.has_claims(pod):
             return
@@ -114,7 +117,7 @@ class DeviceClaims:
                 await self._bind(claim, placement, writer)
         except WriteFailed as failed:
             raise BindFailed(f"{NAME}: {failed.reason}") from failed
-        await self._wait_for_devices(placement, plugin.arguments.binding_seconds)
+        await self._wait_for_devices(placement, plugin.arguments.binding_seconds, check)
 
     def bound(self, pod: PodView) -> None:
         """Note that a pod is bound: its claims stay with it."""
@@ -213,7 +216,7 @@ class DeviceClaims:
                     if not waiting:
                         del self._awaited[claim.metadata.uid]
 
-    async def _wait_for_devices(self, placement: Placement, seconds: float) -> None:
+    async def _wait_for_devices(self, placement: Placement, seconds: float, check: Callable[[], None]) -> None:
         """Return once the drivers have prepared all devices that ask for it, within `seconds` of the allocation."""
         clock, noted = self._cluster.ports.clock, False
         while True:
@@ -230,6 +233,7 @@ class DeviceClaims:
                 self._cluster.ports.events.record(placement.pod, status.waiting_for_devices(placement.node))
             if not self._cluster.state.is_placed(placement.pod.uid):
                 raise BindFailed("the pod was deleted while its devices were being prepared", gone=True)
+            check()
             for claim in claims:
                 limit = ready_by(claim, seconds)
                 if limit is not None and clock.now() > limit and not readiness(claim):
@@ -263,8 +267,11 @@ class VolumeBinds:
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
 
-    async def bind(self, placement: Placement, chain: Chain) -> None:
-        """Wait until every claim of the pod is bound; `BindFailed` if one cannot be bound, or not within `bindTimeoutSeconds`."""
+    async def bind(self, placement: Placement, chain: Chain, check: Callable[[], None]) -> None:
+        """Wait until every claim of the pod is bound; `BindFailed` if one cannot be bound, or not within `bindTimeoutSeconds`.
+
+        `check` is called again and again while it waits, and raises if the pod is not to be bound any more.
+        """
         waiting, plugin = self._waiting(placement.pod), chain.plugin(VolumeBinding.name)
         if plugin is None or not waiting:
             return
@@ -276,7 +283,7 @@ class VolumeBinds:
             await self._write(waiting, placement, writer)
         except WriteFailed as failed:
             raise BindFailed(f"binding volumes: {failed.reason}") from failed
-        await self._wait_for_claims(placement, plugin.arguments.bind_timeout_seconds)
+        await self._wait_for_claims(placement, plugin.arguments.bind_timeout_seconds, check)
 
     def _waiting(self, pod: PodView) -> list[objects.PersistentVolumeClaim]:
         """The pod's claims that are not bound yet; `BindFailed` for a claim that does not exist any more."""
@@ -299,7 +306,7 @@ class VolumeBinds:
             elif volume.spec.claim_ref is None:
                 await writer.reserve_volume(volume, claim)
 
-    async def _wait_for_claims(self, placement: Placement, seconds: float) -> None:
+    async def _wait_for_claims(self, placement: Placement, seconds: float, check: Callable[[], None]) -> None:
         clock = self._cluster.ports.clock
         ends_at = clock.monotonic() + seconds
         annotated: set[str] = set()  # claims that were seen with the annotation that names the node
@@ -311,6 +318,7 @@ class VolumeBinds:
                     raise BindFailed(f'provisioning failed for PVC "{claim.metadata.name}"')
             if not self._cluster.state.is_placed(placement.pod.uid):
                 raise BindFailed("the pod was deleted while its volumes were being bound", gone=True)
+            check()
             if clock.monotonic() >= ends_at:
                 raise BindFailed("timed out waiting for the pod's volumes to be bound")
             await clock.sleep(POLL_SECONDS)

@@ -52,6 +52,10 @@ class Refused(Exception):
         self.reason = reason
 
 
+def _no_group() -> None:
+    """Do nothing: no other pods are bound together with this one."""
+
+
 class BindingCycle:
     """Binds at most `most` pods at a time, and writes at most as many claims for devices before."""
 
@@ -77,6 +81,7 @@ class BindingCycle:
         self._background = Background(lambda error: self._ports.emit(Failed("binding cycle", error)))
         self._occupied = 0
         self._together: dict[str, BindTogether] = {}  # of members of groups, by uid
+        self._node_of: dict[str, str] = {}  # of the same members
         self.room = asyncio.Event()
         self.room.set()
 
@@ -87,6 +92,7 @@ class BindingCycle:
         """Bind an assumed and reserved pod in the background, `together` with other members of its group."""
         if together is not None:
             self._together[queued.uid] = together
+            self._node_of[queued.uid] = placement.node
             if not self._needs_preparation(queued, placement):
                 together.arrived(queued.uid)
         self._background.start(self._run(queued, placement, decided)).add_done_callback(lambda _task: self._vacate())
@@ -102,9 +108,25 @@ class BindingCycle:
         if together is not None:
             together.lost(uid, DELETED)
 
+    def node_removed(self, name: str) -> None:
+        """Note that a node is gone: the members of groups that were to be bound to it are lost for the others."""
+        for uid in [uid for uid, node in self._node_of.items() if node == name]:
+            why = f"node {name} was removed while the group was being bound"
+            self._together[uid].lost(uid, why)
+            self.give_back(uid, why)
+
+    def gives_back(self, uid: str) -> bool:
+        """True if a pod is a member of a group that cannot be bound as decided, and still prepares: its place will be given back."""
+        together = self._together.get(uid)
+        return together is not None and bool(together.failure)
+
     def refuse(self, uid: str, why: str) -> bool:
         """True if a pod was waiting for a Permit plugin; it is refused now."""
         return self._permits.reject(uid, Reason(why))
+
+    def give_back(self, uid: str, why: str) -> bool:
+        """True if a member of a group was waiting for a Permit plugin; it gives its place back now, and is tried again with the others."""
+        return self._permits.fail(uid, GivenBack(why))
 
     async def drain(self) -> None:
         """Wait until no binding is under way."""
@@ -166,6 +188,7 @@ class BindingCycle:
             self._permits.end(queued.uid)
             if queued.group is not None:
                 self._together.pop(queued.uid, None)
+                self._node_of.pop(queued.uid, None)
 
     def _lost(self, queued: QueuedPod, why: str) -> None:
         """Notify the members that are bound together with a pod that it is not bound."""
@@ -220,13 +243,15 @@ class BindingCycle:
             queued.stages["permit"] = clock.monotonic() - started
             if refusal is not None:
                 raise Refused(*refusal)
+        together = self._together.get(queued.uid)
+        check = _no_group if together is None else together.check
         started = clock.monotonic()
         try:
             for plugin in profile.pre_binds:
                 if (reason := await plugin.pre_bind(placement)) is not None:
                     raise BindFailed(f"{plugin.name}: {reason.text}")
-            await self._volumes.bind(placement, profile.chain)
-            await self.claims.bind(placement, profile.chain)
+            await self._volumes.bind(placement, profile.chain, check)
+            await self.claims.bind(placement, profile.chain, check)
         finally:
             queued.stages["pre_bind"] = clock.monotonic() - started
 

@@ -102,6 +102,15 @@ class Permits:
         wait.answered.set()
         return True
 
+    def fail(self, uid: str, error: Exception) -> bool:
+        """Raise an error where a placement waits for a permit, which is not to blame; False if it does not wait."""
+        wait = self._waits.get(uid)
+        if wait is None or wait.answered.is_set():
+            return False
+        wait.error = error
+        wait.answered.set()
+        return True
+
     def release(self) -> None:
         """End all waiting, now and later: `wait` raises `Released` instead of waiting."""
         self._released = True
@@ -260,12 +269,12 @@ class GivenBack(Exception):
 class BindTogether:
     """The members of one attempt, by uid: none is bound before `needed` of them can be; each waits `timeout` seconds at most.
 
-    If a member is deleted or refused, and too few are left, all members that are not bound are released: `refuse` is called with the uid of
-    each member that is not ready, and the reason. Members that are bound stay: they count as placed when the group is tried again.
+    If a member is deleted or refused, and too few are left, all members that are not bound are released: `give_back` is called with the uid
+    of each member that is not ready, and the reason. Members that are bound stay: they count as placed when the group is tried again.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 — what holds for the attempt
-        self, key: str, uids: Iterable[str], needed: int, timeout: float, clock: Clock, refuse: Callable[[str, str], object]
+        self, key: str, uids: Iterable[str], needed: int, timeout: float, clock: Clock, give_back: Callable[[str, str], object]
     ) -> None:
         self._key = key
         self._there = set(uids)
@@ -273,7 +282,7 @@ class BindTogether:
         self._needed = needed
         self._clock = clock
         self._ends_at = clock.monotonic() + timeout
-        self._refuse = refuse
+        self._give_back = give_back
         self._answered = asyncio.Event()
         self.failure = ""  # why too few members are left, once they are
         if needed <= 0:
@@ -309,7 +318,7 @@ class BindTogether:
         if not self.failure:
             self.failure = why
             for uid in self._there - self._ready:
-                self._refuse(uid, self._message)
+                self._give_back(uid, self._message)
         self._answered.set()
 
     @property
