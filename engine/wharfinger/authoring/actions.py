@@ -18,7 +18,7 @@ _IN_HELP = re.compile(r"`([^`]+)`")
 _CHAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _MISSING = {Code.P401.name: ("pass", "reject"), Code.P402.name: ("neutral", "skip"), Code.P404.name: ("keep", "evict")}
 _NEW_NAME = "extracted"
-SYNTAX = ("P0", "P1")  # what is wrong with a text that does not parse has a replacement or none
+SYNTAX = ("P0", "P1")  # errors of a text that does not parse have at most one replacement
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 _ENDS_EXPRESSION = re.compile(r"(?<!\s)\s+(?:else|on missing|normalize)\b")
 MAX_TITLE_LENGTH = 40  # letters in a title
@@ -132,7 +132,7 @@ def _from_help(document: Document, finding: Finding, trials: _Trials) -> Iterato
 
 
 def _closing(document: Document, finding: Finding, trials: _Trials) -> Iterator[Action]:
-    """The bracket that is missing, at the first place behind which nothing is wrong."""
+    """The missing bracket, at the first place after which the text has no error."""
     alone = document.part(finding.start)
     bracket = _CLOSES.get(document.text[finding.start : finding.end])
     statement = document.statement_at(finding.start)
@@ -145,7 +145,7 @@ def _closing(document: Document, finding: Finding, trials: _Trials) -> Iterator[
 
 
 def _places_of_closing(document: Document, finding: Finding, end: int, bracket: str) -> Iterator[tuple[int, str]]:
-    """The offsets at which a bracket may be missing: on the line of the open one before an expression ends, or behind the statement."""
+    """The offsets at which a bracket may be missing: on the line of the open one before an expression ends, or after the statement."""
     line = document.source.line(document.source.text.count("\n", 0, finding.start) + 1)
     begun = document.text.rfind("\n", 0, finding.start) + 1
     written = line.partition(" #")[0].rstrip()

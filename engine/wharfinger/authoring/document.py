@@ -123,7 +123,7 @@ class Document:
 
     @cached_property
     def _tree(self) -> tuple[ast.File | None, Diagnostics]:
-        """The syntax tree of the text, and what parsing it finds."""
+        """The syntax tree of the text, and the diagnostics of parsing it."""
         found = Diagnostics()
         return parse(self.source, found), found
 
@@ -152,7 +152,7 @@ class Document:
 
     @cached_property
     def declarations(self) -> Document:
-        """The document with nothing but its declarations, at the same places: enough to know what names mean."""
+        """The document with its declarations only, at the same offsets. This is enough for the meanings of names."""
         return self._only(lambda each: each.kind in DECLARING)
 
     def around(self, offset: int) -> Document:

@@ -46,7 +46,7 @@ def hover(document: Document, offset: int, cluster: KnownCluster | None = None) 
 
 
 def _expression(document: Document, word: Word) -> tuple[typed.Expr | None, int, int]:
-    """The smallest typed expression that ends with a word or with the key behind it; without one, the word itself."""
+    """The smallest typed expression that ends with a word or with the key after it; without one, the word itself."""
     if word.role in DECLARED_VALUES:
         binding = document.checked.notes.names.get(word.name)
         return binding.reference(binding.span) if binding is not None and binding.reference is not None else None, word.start, word.end

@@ -40,7 +40,7 @@ class Spread(Struct, frozen=True, kw_only=True):
 
 
 class KnownCluster:
-    """A cluster that policies are written for. `name` is what its author calls it: `openb:default`, a file, a context of the kubeconfig."""
+    """A cluster that policies are written for. `name` is its source: `openb:default`, a file, a context of the kubeconfig."""
 
     def __init__(self, name: str, cluster: Cluster) -> None:
         self.name = name

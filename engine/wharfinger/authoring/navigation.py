@@ -282,7 +282,7 @@ def _symbol(statement: Statement, keyword: Word) -> Symbol:
 
 
 class Fold(Struct, frozen=True):
-    """Characters of several lines that can be hidden behind their first line; `kind` is "comment" or "region"."""
+    """Characters of several lines that an editor can fold into their first line; `kind` is "comment" or "region"."""
 
     start: int
     end: int

@@ -209,7 +209,7 @@ def unit_doc(unit: str) -> str:
 
 
 def type_with_unit(type_: Type) -> str:
-    """A type as a policy writes it, with what its numbers count."""
+    """A type as a policy writes it, with the unit of its numbers."""
     unit = BASE_UNITS.get(type_.kind)
     missing = ", may be missing" if type_.optional else ""
     return f"{type_} ({unit}{missing})" if unit else f"{type_}{' (may be missing)' if missing else ''}"
@@ -254,7 +254,7 @@ def function_text(function: Function) -> str:
 
 
 def range_text(document: Document, expr: typed.Expr) -> str:
-    """The numbers that an expression may have, in words; "" where nothing is known."""
+    """A text about the possible numbers of an expression; "" if nothing is known."""
     if expr.type.kind not in NUMERIC or expr.type.kind is Kind.TIME:
         return ""
     interval = document.checked.notes.intervals.of(expr)

@@ -89,7 +89,7 @@ _WORDS_BEHIND = frozenset({"NORMALIZE", "MISSING"})
 
 
 class Frame(Struct, frozen=True):
-    """A bracket that is open: what it holds, and the word that it belongs to.
+    """An open bracket: its contents, and the word that it belongs to.
 
     `holds` is the block ("filter", "test", "base", "preemption", or "terms" of a group), "object" for fields of a node or pod of a test or
     of a plugin, "samples" of a metric in a test, "parameters" of a let, "call", "index", "set" or "group". `name` is the function of a
@@ -112,7 +112,7 @@ class Frame(Struct, frozen=True):
         return tuple(reversed(names))
 
     def moved(self, shift: int, known: dict[int, Frame]) -> Frame:
-        """The bracket `shift` characters further; `known` keeps what has been moved, by identity."""
+        """The bracket `shift` characters further; `known` has the brackets that were moved already, by identity."""
         inner: list[Frame] = []
         frame: Frame | None = self
         while frame is not None and id(frame) not in known:

@@ -65,7 +65,7 @@ class BoundPolicy:
             self._points, self._frame = points, None
 
     def reasons(self, index: int) -> tuple[str, ...]:
-        """The reasons of filter number `index`, one sentence per bit; what differs between nodes is `…`."""
+        """The reasons of filter number `index`, one sentence per bit; values that differ between nodes are `…`."""
         found = self._reasons.get(index)
         if found is None:
             found = self._reasons[index] = self._policy.reasons.of(index, self._pod)

@@ -80,7 +80,7 @@ class Reasons:
         self._program: schedule.Program | None = None
 
     def of(self, index: int, pod: PodView) -> tuple[str, ...]:
-        """One sentence per bit of a filter; what differs between nodes is `…`."""
+        """One sentence per bit of a filter; values that differ between nodes are `…`."""
         rule = self._filters[index]
         program = self._scheduled()
         registers = schedule.bound(program, pod)

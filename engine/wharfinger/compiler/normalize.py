@@ -81,7 +81,7 @@ def points(
 def scaled(raw: NDArray[np.float64], low: float, high: float, scaling: Scaling) -> NDArray[np.float64]:
     """The points of nodes that have a value, `(n_rows,) float64`, a new array."""
     if scaling.normalize is not Normalize.NONE:
-        with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float64 ends up as 0 or 100 like any other value
+        with np.errstate(over="ignore", invalid="ignore"):  # values beyond float64 become 0 or 100 like any other value
             if scaling.normalize is Normalize.MAX:
                 raw = raw * MAX_POINTS / high if high else raw
             elif stretches(low, high, scaling.min_spread):

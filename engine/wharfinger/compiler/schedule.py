@@ -202,7 +202,7 @@ class _Scheduling:
                 yield function, tuple(self.places[capture.number] for capture in captures)
 
     def _run_nodes(self, roots: Sequence[Node], stop: frozenset[int] = frozenset()) -> list[Node]:
-        """The RUN and DEVICE nodes that the roots need, operands first, without `stop` and what only they need."""
+        """The RUN and DEVICE nodes that the roots need, operands first, without `stop` and the nodes that only those need."""
         nodes = ordered(roots, skip=lambda node: node.number in stop or node.stage < Stage.RUN)
         return [node for node in nodes if node.stage.of_columns]
 

@@ -292,7 +292,7 @@ def with_policies(chain: Chain, policies: Sequence[CompiledPolicy]) -> Chain:
 
 
 def without_rule(chain: Chain, rule: str) -> Chain:
-    """The chain without one filter of a policy (`policy/rule`), to see what that filter does."""
+    """The chain without one filter of a policy (`policy/rule`), to find the effect of that filter."""
     return Chain(links=chain.links, rules=tuple(rules.without(rule) for rules in chain.rules))
 
 

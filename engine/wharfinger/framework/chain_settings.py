@@ -49,7 +49,7 @@ class ChainConfig(BaseModel):
     disabled: frozenset[str] = frozenset()
 
     def check(self, registry: Registry) -> None:
-        """Checks the settings against the plugins there are; raises `UnknownObject` or `UsageError` for what does not fit."""
+        """Checks the settings against the installed plugins; raises `UnknownObject` or `UsageError` for a setting that does not fit."""
         for name in sorted({*self.weights, *self.arguments, *self.disabled_scores, *self.disabled}):
             known(name, registry)
         for name in sorted({*self.weights, *self.disabled_scores}):

@@ -77,7 +77,7 @@ class Plugin:
         return None
 
     def circumstances(self, pod: PodView, store: ObjectStore) -> Hashable:
-        """A value for what answers depend on of objects that belong to this pod alone, such as its claims; None for nothing.
+        """A value that changes with the objects of this pod alone that answers depend on, such as its claims; None for no such objects.
 
         As with `identity`, pods with different values do not share results, and while the value is the same, so is the answer. Called only
         for pods with claims for devices, or with resources that a DeviceClass can back.
@@ -237,7 +237,7 @@ class AnnotatingPlugin(Plugin, ABC):
 
 
 class DevicePlugin(Plugin, ABC):
-    """Chooses devices of the node for the pod, and can say which. Kubernetes has no such point."""
+    """Chooses devices of the node for the pod, and reports them. Kubernetes has no such point."""
 
     @abstractmethod
     def given(self, attempt: Attempt, row: int, claims: Sequence[ClaimAllocation]) -> tuple[GivenDevice, ...]:
@@ -249,7 +249,7 @@ class DevicePlugin(Plugin, ABC):
 
 
 class PrecomputingPlugin:
-    """A filter of Wharfinger itself that keeps with the cluster what takes much work, so that a scheduler does it in steps."""
+    """A built-in filter with expensive results that are kept with the cluster, so that a scheduler computes them in steps."""
 
     def follow(self, store: ObjectStore) -> None:
         """Begin to follow the objects of a cluster. A scheduler calls it before it has any objects, so that none are read at once."""
@@ -279,7 +279,7 @@ class ReservePlugin(Plugin, ABC):
 
     @abstractmethod
     def reserve(self, placement: Placement) -> Reason | None:
-        """The reason why the placement must be given up, or None. On failure `unreserve` of every plugin runs, in reverse order."""
+        """The reason why the placement must be undone, or None. On failure `unreserve` of every plugin runs, in reverse order."""
 
     @abstractmethod
     def unreserve(self, placement: Placement) -> None:
@@ -307,7 +307,7 @@ class PreBindPlugin(Plugin, ABC):
 
     @abstractmethod
     async def pre_bind(self, placement: Placement) -> Reason | None:
-        """The reason why the placement must be given up, or None."""
+        """The reason why the placement must be undone, or None."""
 
 
 class BindPlugin(Plugin, ABC):

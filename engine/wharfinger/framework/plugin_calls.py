@@ -1,4 +1,4 @@
-"""Calls of plugins: the time that they take, and what becomes of an exception or an answer of the wrong shape.
+"""Calls of plugins: measures their time, and turns exceptions and results of the wrong shape into faults.
 
 The core has no clock. A `Decider` may be given a stopwatch that has one. Without it nothing is measured; decisions are the same either way.
 Two clock readings per rule cost much compared with the update of a single row, so the stopwatch chooses for each decision whether to

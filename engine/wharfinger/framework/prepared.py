@@ -100,7 +100,7 @@ class Shared:
 
 
 class Attempt(NamedTuple):  # a tuple, because it is created for every decision and must cost very little
-    """An attempt to schedule a pod: the pod, the cluster, and what the extension points share for the pod's template."""
+    """An attempt to schedule a pod: the pod, the cluster, and the values that the extension points share for the pod's template."""
 
     pod: PodView
     snapshot: Snapshot
@@ -210,7 +210,7 @@ class PreparedFilter(ABC):
 
 
 class AllocatingFilter(PreparedFilter):
-    """A built-in filter that reports what the claims of the pod get on a node.
+    """A built-in filter that reports the allocations of the claims of the pod on a node.
 
     It may fail: a bit of `fault_bits` is an error and no rejection.
 

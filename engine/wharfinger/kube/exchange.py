@@ -184,7 +184,7 @@ class Exchanges:
         self._open: set[_Channel] = set()
         self._first: asyncio.Future[None] | None = None  # done with the first answer, or failure
         self._session: tuple[ssl.SSLContext, ssl.SSLSession] | None = None
-        self._buffer = memoryview(bytearray(_BUFFER))  # for all connections: what is received is read at once
+        self._buffer = memoryview(bytearray(_BUFFER))  # for all connections: received bytes are parsed at once
 
     async def ask(  # noqa: PLR0913, PLR0917 — the parts of a request
         self,

@@ -133,7 +133,7 @@ class _Page:
         return len(self.lines) > begun
 
     def _write_comment_after(self, offset: int) -> None:
-        """Write the comment behind a place on its line."""
+        """Write the comment after a place on its line."""
         comment: Span | None = self.comments.comment_after(offset) if self.comments else None
         if comment:
             self.lines[-1] += f"  {comment.text}"

@@ -168,7 +168,7 @@ def _value(field: Field) -> str:
 
 
 def pretty(expr: ast.Expr, before: int, indent: str, after: int = 0) -> str:
-    """The expression, with `before` characters before it and `after` characters behind it on its line.
+    """The expression, with `before` characters before it and `after` characters after it on its line.
 
     On several lines if it is too long.
     """

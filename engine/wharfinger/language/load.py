@@ -200,7 +200,7 @@ Parse = Callable[[Source, Diagnostics], "ast.File | None"]
 
 
 class Loader(msgspec.Struct, kw_only=True):
-    """Files as they are read, by name; None for one that holds no policy text. `notes` keeps what checks find out."""
+    """Files as they are read, by name; None for one that holds no policy text. `notes` keeps facts that checks find."""
 
     catalogue: Catalogue
     authority: Authority = CLUSTER
@@ -213,7 +213,7 @@ class Loader(msgspec.Struct, kw_only=True):
     libraries: CheckedLibraries = msgspec.field(default_factory=CheckedLibraries)
 
     def add(self, name: str) -> None:
-        """Reads a file, and the file of its tests or of what it tests."""
+        """Reads a file and its pair: the file of its tests, or the file that it tests."""
         partner = paired_file(name)
         if name in self.files:
             return

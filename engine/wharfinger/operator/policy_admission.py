@@ -99,14 +99,14 @@ def _refused(report: str) -> Judgement:
 
 def main() -> None:
     """Answers the questions on standard input until it ends."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process, whatever it is in the middle of
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process at once, during any work
     os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     rights = msgspec.json.decode(sys.argv[1], type=TenantRights)
     questions, answers = sys.stdin.buffer, sys.stdout.buffer
     judged(
         {"metadata": {"name": "first"}, "spec": {"source": 'policy "first"\nscore s = 1\n'}}, rights
-    )  # what is loaded late is loaded now
+    )  # loads modules now that are imported late
     answers.write(READY)
     answers.flush()
     for line in questions:

@@ -353,7 +353,9 @@ class Records:
             self._drop(self._kept, entry)
         for entry in entries:
             record = record_of(entry)
-            if record is not None and record != self._written.get((entry.source, entry.key)):  # None: what is on disk is still the last
+            if record is not None and record != self._written.get(
+                (entry.source, entry.key)
+            ):  # None: the record on disk is still the last one
                 self._keep(self._kept, record)
 
     def _keep(self, kept: LastKnownGood, record: Record) -> None:

@@ -387,7 +387,7 @@ class PolicyStore:
         for entry in self._ledger:
             if entry.candidate is None:
                 entry.held = None
-        self._statuses_before = None  # what was found in the texts and what holds belong together again
+        self._statuses_before = None  # the findings and the versions in force agree again
 
     def _emit_changes(self, removed: Sequence[Entry]) -> None:
         tried = [entry for entry in self._ledger if entry.newly and entry.is_policy]

@@ -291,5 +291,5 @@ def _samples(call: typed.Call) -> list[str]:
 
 
 def _named_by_content(part: typed.Entries | typed.Workload) -> typed.Entries | typed.Workload:
-    """A table without its name, or a workload whose name says what it holds."""
+    """A table without its name, or a workload with a name made from its content."""
     return part.named(None) if isinstance(part, typed.Entries) else replace(part, name=str(part.requests))

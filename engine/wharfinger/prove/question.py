@@ -181,12 +181,12 @@ def _because(encoders: Sequence[Encoder], doubt: EncodedExpression | None) -> st
 
 
 def _is_opaque(expr: typed.Expr) -> bool:
-    """True for what has no exact model."""
+    """True for an expression without an exact model."""
     return isinstance(expr, (typed.Aggregate, typed.MetricRef)) or (isinstance(expr, typed.Call) and expr.function.name not in MODELLED)
 
 
 def _refuted(statement: Statement, setting: Mapping[str, int], effort: Effort) -> tuple[Answer | None, EncodedExpression | None]:
-    """A confirmed counterexample, or None and what made examples wrong."""
+    """A confirmed counterexample, or None and the expression that made examples wrong."""
     world = World(statement.n_nodes, example=True, fixed=[dict(setting)] * statement.n_nodes)
     encoders = _encoders(statement, world, effort)
     violations = [as_bool(each) for each in (statement.examples or statement.violations)(encoders)]

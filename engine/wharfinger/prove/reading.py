@@ -57,7 +57,7 @@ class EditablePolicy:
         return check(file, CATALOGUE, diagnostics, self._libraries, self.policy.authority)
 
     def conditions(self, texts: Mapping[str, str], about_pods: frozenset[str]) -> tuple[typed.Policy, dict[str, typed.Expr]]:
-        """The policy and the conditions in `texts`, both typed together; the keys say where each text comes from (`--for`).
+        """The policy and the conditions in `texts`, both typed together; the keys are the origins of the texts (`--for`).
 
         Those of `about_pods` may not read the node. Raises PolicyError for a condition that is wrong.
         """

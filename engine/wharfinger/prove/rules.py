@@ -41,7 +41,7 @@ def governs(encoder: Encoder) -> Condition:
 
 
 def applies(encoder: Encoder, rule: typed.Filter, index: int) -> Condition:
-    """The condition that a filter has a say about a node."""
+    """The condition that a filter applies to a node."""
     in_force = encoder.in_force(rule.when, *(clause.condition for clause in rule.clauses))
     return both(in_force, encoder.true(rule.when, Place(index)))
 

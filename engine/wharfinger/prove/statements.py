@@ -287,7 +287,7 @@ def _applied(encoder: Encoder, rule: typed.Filter) -> Condition:
 
 
 def _proved(side: Side, rule: typed.Filter, text: str, failing: Sequence[typed.Clause], passing: Sequence[typed.Clause]) -> Answer:
-    """The verdict about a filter, where it has a say: these clauses never fail all while those pass. No counterexample is looked for."""
+    """The verdict about a filter where it applies: these clauses never fail all while those pass. No counterexample is looked for."""
 
     def violations(encoders: Sequence[Encoder]) -> list[Condition]:
         fail = (negated(rules.clause_passes(encoders[0], clause, 0)) for clause in failing)
@@ -377,7 +377,7 @@ def never_above(compiled: CompiledPolicy, never: str, above: str, pods: str | No
 
 
 def _grouping(policy: typed.Policy) -> str | None:
-    """The part of a policy that is about several pods at once, which no statement about one pod covers, in words; None without one."""
+    """The part of a policy that is about several pods at once, which no statement about one pod covers, as text; None without one."""
     if policy.group is not None:
         return f"`group` ({policy.group.span}): where a pod goes depends on the other members of its group"
     if policy.permits:

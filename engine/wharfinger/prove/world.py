@@ -166,7 +166,7 @@ class World:
         return False if kind is Kind.BOOL else z3.IntVal(0) if kind in TEXTS else real(0)
 
     def close(self) -> None:
-        """States what functions of strings are for all known texts, and how attributes of one node hang together."""
+        """States the values of string functions for all known texts, and the relations between attributes of one node."""
         self._link()
         known = len(self.texts)
         if self.example:

@@ -109,7 +109,7 @@ class Scheduler:
         self.profiles = Profiles(chains, ports.emit, ports.stopwatch, self.budget)
         self._rest = rest
         self._stopping = False
-        self._regrouping: Iterator[None] | None = None  # what is left of following other policies, or labels of namespaces
+        self._regrouping: Iterator[None] | None = None  # the remaining steps after a change of policies, or of labels of namespaces
         self._missing_events: Iterator[PodView] = iter(())  # pods left to look at, whose events a former leader may not have written
         self._led = False  # at the last step
         self._namespaces: set[str] = set()  # whose labels have changed since the groups of their pods were computed
@@ -334,7 +334,7 @@ class Scheduler:
         """Continue with `_regrouping` for a slice of time; True if a part is left for the next step."""
         clock = self._ports.clock
         ends_at = clock.monotonic() + self.settings.slice_seconds
-        self._wake.set()  # for what is left, and for labels that changed meanwhile
+        self._wake.set()  # for the remaining steps, and for labels that have changed since
         for _ in self._regrouping or ():
             if clock.monotonic() > ends_at:
                 return True

@@ -301,7 +301,7 @@ class _Comparison:
         if decision.node is None and decision.nominated is None and uid in self.found:
             return
         if decision.group in self._groups:
-            return  # the group is one on both sides: its members follow what is different for the group
+            return  # the group is one on both sides: its members differ only because the group does
         former = self._decider.decide(snapshot, decision.pod)
         self.found[uid] = tuple(causes(former, decision, snapshot, self._explainers))
 

@@ -149,7 +149,7 @@ def _plugins(place: Place) -> Iterator[Offer]:
 
 
 def _words(place: Place) -> Iterator[Offer]:
-    """The words behind `normalize` and `on missing`."""
+    """The words after `normalize` and `on missing`."""
     item = place.reading.item
     if place.last == "NORMALIZE":
         table: Mapping[str, str] = vocabulary.NORMALIZE_WORDS
@@ -167,7 +167,7 @@ def _words(place: Place) -> Iterator[Offer]:
 
 
 def _groups(place: Place) -> Iterator[Offer]:
-    """The names of groups in the same test: what its objects have under the key that `group by` names."""
+    """The names of groups in the same test: the values of its objects for the key that `group by` names."""
     words = place.document.words
     named = {word.name for word in words if word.item == "GROUP" and word.frame is not None and word.frame.holds == "index"}
     seen = set[str]()
@@ -272,7 +272,7 @@ def _operands(place: Place) -> Iterator[Offer]:
 
 
 def _selects(place: Place) -> bool:
-    """True where `it` has a meaning: behind `pods where` and `devices where`, in `preemption`, and in the value of an aggregate."""
+    """True where `it` has a meaning: after `pods where` and `devices where`, in `preemption`, and in the value of an aggregate."""
     return place.reading.item == "PREEMPTION" or any(token.type in {"PODS", "DEVICES"} for token in place.before[1:])
 
 

@@ -31,7 +31,7 @@ OF_NATIVE = frozenset({"least_allocated", "most_allocated", "balanced_allocation
 
 
 class _Inside:
-    """The text in quotes that is being written: without its quotes, up to where the author is and what follows."""
+    """The quoted text at the cursor: the part before the cursor and the part after it, without the quotes."""
 
     def __init__(self, token: Token, offset: int) -> None:
         closed = len(token.text) > 1 and token.text[-1] == token.text[0]
@@ -82,14 +82,14 @@ def _of_selector(written: str, offset: int, before: Sequence[Token], cluster: Kn
 
 
 def _of_key(path: tuple[str, ...], item: Subject, key: str, cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:
-    """The values that the cluster has of a key of a field; `item` is what `it` means."""
+    """The values of a key of a field in the cluster; `item` is the meaning of `it`."""
     if cluster is not None and len(path) == 2 and path[0] in SUBJECTS:
         subject = item if path[0] == Subject.ITEM.word else SUBJECTS[path[0]]
         yield from _shown(cluster.keys(subject, path[1]).get(key, {}), subject.value)
 
 
 def _together(before: Sequence[Token]) -> bool:
-    """True behind `together in` of a test."""
+    """True after `together in` of a test."""
     return len(before) > 1 and before[-1].type == "IN" and before[-2].type == "TOGETHER"
 
 
@@ -148,7 +148,7 @@ def _values_of(before: Sequence[Token], cluster: KnownCluster | None) -> Iterato
 
 
 def _without_fallback(before: Sequence[Token]) -> Sequence[Token]:
-    """Tokens that end with a value, without the `??` behind it and the parentheses around it."""
+    """Tokens that end with a value, without the `??` after it and the parentheses around it."""
     tokens = before[:-2] if len(before) > 2 and before[-2].type == "COALESCE" else before
     if len(tokens) > 3 and tokens[-1].type == "RPAR":
         return list(takewhile(lambda token: token.type != "COALESCE", tokens[_opening(tokens) + 1 : -1]))

@@ -56,7 +56,7 @@ class _Sender:
         self.waiting: dict[str, asyncio.TimerHandle] = {}
 
     def changed(self, uri: str, text: str, version: int, pause: float) -> None:
-        """Takes a new text, and sends the findings about it and about what uses it."""
+        """Reads a new text, and sends the findings about it and about the files that import it."""
         name = name_of(uri)
         self.answers.forget_results(name)
         self.answers.workspace.changed(name, text, version)

@@ -200,7 +200,7 @@ class Module(Struct, frozen=True, kw_only=True):
 
 
 def ordered(roots: Iterable[Node], *, skip: Callable[[Node], bool] | None = None) -> list[Node]:
-    """Every node that the roots need, operands first, in a stable order, without those to `skip` and what only they need."""
+    """Every node that the roots need, operands first, in a stable order, without those to `skip` and the nodes that only those need."""
     seen: dict[int, Node] = {}
     stack = [(node, False) for node in reversed(list(roots))]
     while stack:

@@ -27,7 +27,7 @@ CIRCUMSTANCES = Op(name="circumstances")  # passed by callers that have a pod an
 NOW_GIVEN = Op(name="now", scalar=lambda at: float(at.now))
 NAMESPACES_GIVEN = Op(name="labels of namespaces", scalar=lambda at: at.objects.namespace_labels)
 OF_NAMESPACES = "namespaces"  # marks operations that read the labels of namespaces, and nothing else that changes
-OF_GROUPS = "groups"  # marks operations that read what is known of a group, and nothing else that changes
+OF_GROUPS = "groups"  # marks operations that read the state of a group, and nothing else that changes
 NAMESPACES = Op(
     name="labels of namespaces",
     vector=lambda frame: frame.snapshot.objects.namespace_labels,

@@ -46,7 +46,7 @@ def again(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node:
         return graph.const(node.value, node.rep)
     if not args:
         return graph.leaf(node.op, node.stage, node.rep, volatility=node.volatility, value=node.value)
-    # An operation that reads the cluster runs at RUN whatever its operands are. One without a form for columns is evaluated for each placed
+    # An operation that reads the cluster runs at RUN, for any operands. One without a form for columns is evaluated for each placed
     # pod where no operand depends on the pod any more.
     stays = node.op.scalar is None or (node.op.vector is None and any(arg.stage is Stage.RUN for arg in args))
     at = node.stage if stays else None

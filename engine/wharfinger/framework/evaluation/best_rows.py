@@ -166,7 +166,7 @@ class BestRows(ABC):
 
     @abstractmethod
     def find(self, added: Sequence[NDArray[np.float64]], per_unit: float | None) -> Best:
-        """The best rows, where `added` (each (n_classes,)) is added to the sums in turn, and totals are rounded to whole 1/`per_unit`.
+        """The best rows, if each of `added` ((n_classes,)) is added to the sums in order, and totals are rounded to whole 1/`per_unit`.
 
         None: the sums are totals in whole quanta, to which only 0 or -inf is added.
         """
@@ -300,7 +300,7 @@ class BestOfMany(BestRows):
             self._count_some(cells)
 
     def _move(self, places: NDArray[np.intp], of: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Set the sums at some places, in the cells `of`, without a look at other rows; returns the cells that have to be counted again."""
+        """Set the sums at some places, in the cells `of`, without reading other rows; returns the cells that have to be counted again."""
         before = self._sums[places]
         self._sums[places] = values
         highest, n_cells = self._highest, len(self._at.sizes)

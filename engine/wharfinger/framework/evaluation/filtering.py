@@ -71,7 +71,7 @@ class Filtering:
         self.laps = NO_LAPS
         self._static: tuple[FilterSlot, ...] = ()  # the STATIC filters that are not skipped
         self._row: tuple[FilterSlot, ...] = ()  # the ROW filters that are not skipped
-        self._follows: tuple[FilterSlot, ...] = ()  # the TIMED and GLOBAL filters, which are asked for changes
+        self._follows: tuple[FilterSlot, ...] = ()  # the TIMED and GLOBAL filters, which report their changed rows
         self._elsewhere: tuple[FilterSlot, ...] = ()  # those that are not skipped, with verdicts per row
         self._by_domain: tuple[FilterSlot, ...] = ()  # those with verdicts per class of rows
         self._arrangements = arrangements

@@ -68,7 +68,7 @@ class Scoring:
         )
         self._static: tuple[ScoreSlot, ...] = ()  # the STATIC scores that are not skipped
         self._row: tuple[ScoreSlot, ...] = ()  # the ROW scores that are not skipped
-        self._follows: tuple[ScoreSlot, ...] = ()  # the TIMED and GLOBAL scores, which are asked for changes
+        self._follows: tuple[ScoreSlot, ...] = ()  # the TIMED and GLOBAL scores, which report their changed rows
         self._moment: Hashable = None  # at which the TIMED scores ran; None without any
         self._by_domain: tuple[ScoreSlot, ...] = ()  # the scores that depend on topology domains alone
         self._classes: RowClasses | None = None  # for which the points of these scores, and the verdicts of such filters, are kept
@@ -129,7 +129,7 @@ class Scoring:
             self.evaluate(attempt, feasible_set)
             return
         if flips is not NO_FLIPS:
-            if self._closed is None:  # a flip is a flip of the row, whatever the filter
+            if self._closed is None:  # a row flips as a whole, for any filter
                 flips = Flips(flips.rows, flips.rows)
             if self._classes is not None:
                 self._follow_flips(self._classes, flips, feasible_set)

@@ -52,7 +52,7 @@ class DefaultPreemptionArguments(Arguments):
 
 
 class Candidate(Struct, frozen=True):
-    """A node that could be freed: at what cost, and whose."""
+    """A node that could be freed, with the cost and the victims."""
 
     cost: Cost
     victims: tuple[PodView, ...]

@@ -103,7 +103,7 @@ class NodeAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         return msgspec.json.encode([pod.object.spec.node_selector, _own(pod.object)], order="deterministic")
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
-        """True if the node of the change has what the pod requires now."""
+        """True if the node of the change meets the requirements of the pod now."""
         if _too_many(pod.object):
             return False  # no event makes them fewer
         row = None if change.node is None else snapshot.row(change.node)

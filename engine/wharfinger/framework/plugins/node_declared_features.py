@@ -57,7 +57,7 @@ class NodeDeclaredFeatures(FilterPlugin):
         return Undeclared(features) if features else SKIP_ALWAYS
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """True if the node declares now what the pod needs, or is not known."""
+        """True if the node declares the features that the pod needs now, or is not known."""
         return change.now is None or set(needed(pod.object.spec)) <= set(change.now.status.declared_features)
 
 

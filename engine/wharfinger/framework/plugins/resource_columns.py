@@ -1,4 +1,4 @@
-"""Resources as columns: the lanes that a filter or score reads, and what the scores of resources share."""
+"""Resources as columns: the lanes that a filter or score reads, and the base of the scores of resources."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Backed(NamedTuple):
 
 
 class ScoredLanes(Struct, frozen=True):
-    """The resources a score counts for one pod template: what the pod adds `(n_resources, 1)`, and the weights `(n_resources, 1)`.
+    """The resources a score counts for one pod template: the requests of the pod `(n_resources, 1)`, and the weights `(n_resources, 1)`.
 
     A node that lists none of a resource in `backed` has as many as it has devices of the class.
     """
@@ -155,7 +155,7 @@ def volatility(resources: Sequence[ResourceSpec]) -> Volatility:
 
 
 class ResourceScore(PreparedScore):
-    """A score of resources; for GLOBAL plugins it says which rows changed."""
+    """A score of resources; for GLOBAL plugins it returns the changed rows."""
 
     def __init__(self, lanes: ScoredLanes, snapshot: Snapshot) -> None:
         self._lanes = lanes

@@ -147,7 +147,7 @@ class PolicyFilter(FilterPlugin):
         return cost.of_compiled(self._policy).rules[self._index].operations
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """True if the rule reads what has changed."""
+        """True if the rule reads the changed objects or fields."""
         return self._wakes.concern(change)
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter:
@@ -216,7 +216,7 @@ class PolicyPermit(Plugin):
         self.common = all(expr.type.shape <= Shape.POD for expr in asked) and not reads_identity(asked, lets)
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """True if the rule reads what has changed."""
+        """True if the rule reads the changed objects or fields."""
         return self._wakes.concern(change)
 
     def permission(self, placement: Placement, snapshot: Snapshot) -> Permission:

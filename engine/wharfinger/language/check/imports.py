@@ -196,7 +196,7 @@ def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: 
     libraries.names[key] = None
     inner = replace(
         context, names={}, authority=CLUSTER, grouping=Grouping(library=True)
-    )  # the cluster's authors share the library and have seen what it reads
+    )  # the authors of the cluster share the library and know its reads
     _import_into(inner, libraries, file, f"{prefix}{item.name}.")
     libraries.last = libraries.checked.declare(inner, libraries.declared, file, f"{prefix}{item.name}.", libraries.last)
     libraries.declared.sources.append(file.span.source)

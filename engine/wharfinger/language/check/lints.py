@@ -1,4 +1,4 @@
-"""Warnings about policies that are right and do not do what their author thinks.
+"""Warnings about valid policies that probably do not do what their author intends.
 
 Unused names, rules that never apply, conditions that are always true, scores without influence. Only a policy without errors is looked at,
 because an error is often the reason why a name is not used. `@allow("L301")` before a rule or declaration keeps a warning away.

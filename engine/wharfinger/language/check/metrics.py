@@ -1,4 +1,4 @@
-"""`metric name: type = prometheus('query', …)`: the options of a metric and what they may be.
+"""`metric name: type = prometheus('query', …)`: the options of a metric and their allowed values.
 
 The source is not a function of the language: it is a declaration of where samples come from and how old they may be. Its options are a
 table.

@@ -27,7 +27,7 @@ _ENTAILED = frozenset({typed.SelectorOp.IN, typed.SelectorOp.EXISTS, typed.Selec
 
 
 class Presence:
-    """Answers what may be missing in expressions over these lets."""
+    """Finds the values that may be missing in expressions over these lets."""
 
     def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals, work: WorkBudget) -> None:
         self.lets = lets
@@ -307,14 +307,14 @@ def unhandled(context: Context, code: Code, rule: str, value: typed.Expr, causes
 
 
 def subject_of(cause: typed.Expr) -> str:
-    """A phrase for what is missing."""
+    """A phrase for the missing value."""
     if isinstance(cause, typed.Aggregate):
         return f'`node.labels["{cause.topology_key}"]`' if cause.topology_key else f"`{describe(cause)}`"
     return f"`{describe(cause)}`"
 
 
 def why(cause: typed.Expr) -> str:
-    """The reason why a value may be missing, in a few words."""
+    """A short reason why a value may be missing."""
     if isinstance(cause, typed.MetricRef):
         return "a sample may be absent or too old"
     if isinstance(cause, typed.AttributeRef):

@@ -1,4 +1,4 @@
-"""A whole file: from the syntax tree to the typed policy, in an order in which each step finds what it needs."""
+"""Checks a whole file: from the syntax tree to the typed policy, each step after the steps that it needs."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ HIGHEST_TIER = 100
 
 
 class RuleContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The context in which rules are checked: what may be missing, and what the scope of the policy guarantees."""
+    """The context in which rules are checked: the values that may be missing, and the guarantees of the policy's scope."""
 
     context: Context
     presence: Presence
@@ -262,7 +262,7 @@ def within_points(context: Context, item: ast.Score, value: typed.Expr, conditio
 
 
 def possible(interval: Interval, kind: Kind) -> str:
-    """An interval in words: "0 or more", "−20 to 130", "any number"."""
+    """An interval as text: "0 or more", "−20 to 130", "any number"."""
     low, high = interval
     if math.isinf(low) and math.isinf(high):
         return "any number"

@@ -199,7 +199,7 @@ class Truths:
         self.intervals = intervals
         self._work = work
         self._known: Known = {}
-        self._of_lets: dict[str, Truth] = {}  # under what is known
+        self._of_lets: dict[str, Truth] = {}  # under the known facts
 
     def of(self, expr: typed.Expr, known: Known | None = None) -> Truth:
         """The values that a condition can have where it is not missing."""

@@ -90,7 +90,7 @@ def _request(context: Context, item: ast.Expr) -> typed.Request | None:
 
 
 def _value(context: Context, field: ast.ObjectField) -> Any:
-    """The plain value of a field; None after reporting what is wrong with it."""
+    """The plain value of a field; None after reporting an error."""
     if field.name not in FIELDS:
         near = context.closest(field.name, FIELDS)
         help_ = f"did you mean `{near}`?" if near else f"it says {listed(FIELDS, most=12)}"
@@ -104,7 +104,7 @@ def _value(context: Context, field: ast.ObjectField) -> Any:
 
 
 def _plain(context: Context, field: ast.ObjectField, found: typed.Expr) -> Any:
-    """The plain value of a field; None after reporting what is wrong with it."""
+    """The plain value of a field; None after reporting an error."""
     fitting = found.type.kind in _KINDS[field.name] and (found.type.element or Kind.STRING) is Kind.STRING
     if not isinstance(found, typed.Const) or not fitting:
         what = "a request of a workload is written out" if fitting else f"`{field.name}` is no {type_text(found.type)}"

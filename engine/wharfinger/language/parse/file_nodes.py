@@ -58,7 +58,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class SyntaxTree(Rules):
-    """Builds tests, and with what it inherits, a whole file."""
+    """Builds the syntax tree of a file; this class adds the tests."""
 
     @production
     def test(self, keyword: Token, title: Token, left: Token, steps: tuple[ast.TestStep, ...], right: Token) -> ast.Test:

@@ -1,4 +1,4 @@
-"""Lark's interactive parser for recovery: where in a file it is, what it expects there, and both in words.
+"""Lark's interactive parser for recovery: its place in a file, the expected tokens, and texts about both.
 
 It can try a token before it is taken, and cut the stack back to where a statement begins. The parser builds Lark's trees, which nothing
 changes afterwards, so a copy of the parser costs two lists of references.
@@ -272,7 +272,7 @@ MAX_NAMED = 5
 
 
 def token_in_words(token: Token) -> str:
-    """A token in words: "`=`", "the string `"x"`", "the end of the file"."""
+    """A token as text: "`=`", "the string `"x"`", "the end of the file"."""
     if token.type == grammar.END:
         return token.text
     kind = {"STRING": "the string ", "NUMBER": "the number "}.get(token.type, "")
@@ -281,7 +281,7 @@ def token_in_words(token: Token) -> str:
 
 
 def terminals_in_words(terminals: AbstractSet[str]) -> str:
-    """A set of terminals in words: "`=`, `range` or the next declaration"; operators are named only where nothing else is expected."""
+    """A set of terminals as text: "`=`, `range` or the next declaration"; operators are named only where nothing else is expected."""
     left = set(terminals)
     names: list[str] = []
     for name, witnesses, members in FAMILIES:

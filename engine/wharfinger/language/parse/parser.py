@@ -191,7 +191,7 @@ def _usable(piece: str, span: Span, diagnostics: Diagnostics) -> bool:
 
 
 def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:
-    """The syntax tree of a file without what could not be read, or None if limits are exceeded or the file is empty.
+    """The syntax tree of a file without the parts that could not be parsed, or None if limits are exceeded or the file is empty.
 
     Never raises because of the text: whatever is wrong with it is in `diagnostics` afterwards.
     """

@@ -88,8 +88,8 @@ class BrokenText:
         self.diagnostics = diagnostics
         self.doubtful = doubtful
         self.at = -1  # index of the token being repaired, or of the one before it where something is missing between them
-        self.touched = -1  # the same of what was repaired last
-        self.guessed = -1  # the same of what was put in or left out last on a mere guess
+        self.touched = -1  # the index of the last repaired token
+        self.guessed = -1  # the index of the last token that was inserted or skipped on a guess
         self.nameless = 0
 
     def span(self, first: Token, last: Token | None = None) -> Span:
@@ -97,7 +97,7 @@ class BrokenText:
         return Span(self.source, first.start, (last or first).end)
 
     def kind(self, at: int) -> str:
-        """The terminal of the token at an index; the end behind the last one."""
+        """The terminal of the token at an index; the end marker after the last one."""
         return self.tokens[at].type if at < len(self.tokens) else grammar.END
 
     def previous(self, at: int) -> Token | None:

@@ -186,7 +186,7 @@ class NormalizePart(msgspec.Struct, frozen=True):
 
 
 class MissingPart(msgspec.Struct, frozen=True):
-    """`on missing …`, before it is known what it belongs to."""
+    """`on missing …`, before it is assigned to a rule."""
 
     word: str
     span: Span

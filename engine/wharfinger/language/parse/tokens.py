@@ -116,7 +116,7 @@ def spelling(terminal: str) -> str:
 
 
 def comments(source: Source) -> list[Span]:
-    """The comments of a source in order, each without the spaces behind it."""
+    """The comments of a source in order, each without trailing spaces."""
     pattern = re.compile(grammar.terminals().patterns["COMMENT"])
     found = []
     for skipped in _scanner().finditer(source.text):
@@ -266,7 +266,7 @@ class Respelling:
         self.dashed = {self._text(run) for run in self._declared()}
 
     def read(self) -> list[Token]:
-        """The tokens with what belongs together in one token; each joint is reported."""
+        """The tokens with split ones joined; each join is reported."""
         kept: list[Token] = []
         position = 0
         while position < len(self.tokens):
@@ -357,7 +357,7 @@ class Respelling:
         return Token("STRING", f'"{text}"', first, last)
 
     def _leading_point(self, kept: list[Token], at: int) -> tuple[Token, int]:
-        """`.5`: a point that follows nothing it could belong to, with digits behind it."""
+        """`.5`: a point that follows nothing it could belong to, with digits after it."""
         token = self.tokens[at]
         after = self.tokens[at + 1] if at + 1 < len(self.tokens) else None
         follows = kept and (kept[-1].type in {"NAME", "RPAR", "RSQB", "STRING", "NUMBER"} or kept[-1].text.isidentifier())

@@ -1,4 +1,4 @@
-"""Every diagnostic code: its severity, its title and what it means.
+"""Every diagnostic code: its severity, its title and its meaning.
 
 A code is never reused for something else. Its page in `docs/errors/` is made from this record and from the case file of the same name in
 `tests/cases/diagnostics/`, which holds a policy that raises it and the corrected one.

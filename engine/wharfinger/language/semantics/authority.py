@@ -69,7 +69,7 @@ class TenantRights(msgspec.Struct, frozen=True):
 
     @property
     def trusted(self) -> bool:
-        """True if policies of namespaces may read and do what policies of the cluster may."""
+        """True if policies of namespaces may read and do the same as policies of the cluster."""
         return self.policies is TenantPolicies.TRUSTED
 
     def of(self, namespace: str | None) -> Authority:

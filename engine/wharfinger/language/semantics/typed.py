@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Expr(msgspec.Struct, frozen=True, kw_only=True):
-    """A typed expression. Two are equal if they say the same, in whatever place of a file."""
+    """A typed expression. Two are equal if they mean the same, at any place of a file."""
 
     span: Span
     type: Type
@@ -285,7 +285,7 @@ class Call(Expr, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message with placeholders: strings and expressions in turn. A placeholder of shape NODE prints as `…` in a summary of nodes."""
+    """A message with placeholders: strings and expressions alternate. A placeholder of shape NODE prints as `…` in a summary of nodes."""
 
     parts: tuple[str | Expr, ...]
 

@@ -107,7 +107,7 @@ MIN_NUMBER, MAX_NUMBER = 1e-30, 1e30
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """A unit: what it measures and how many base units it is."""
+    """A unit: its dimension and its size in base units."""
 
     kind: Kind
     factor: Fraction

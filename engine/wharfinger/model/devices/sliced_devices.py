@@ -1,4 +1,4 @@
-"""The devices that drivers publish in ResourceSlices, with what claims hold of each.
+"""The devices that drivers publish in ResourceSlices, with the parts of each that claims have.
 
 `pools` selects the slices of a node, `allocated` has the allocations. This module makes the devices that policies read from both. A device
 is taken if a claim holds it or a part of it, and also if the counters that it needs of its pool are used up by other partitions.

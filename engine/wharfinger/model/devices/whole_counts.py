@@ -1,4 +1,4 @@
-"""Devices of nodes that only say how many they have, such as `nvidia.com/gpu: 8`.
+"""Devices of nodes that only publish a count, such as `nvidia.com/gpu: 8`.
 
 The kubelet chooses which of them a pod gets and does not report it. So each is a device without a capacity, of which is not known if it is
 taken; how many are taken is known. Labels of the node under the name of the resource, as feature discovery writes them

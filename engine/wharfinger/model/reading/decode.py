@@ -248,7 +248,7 @@ def explain(message: str) -> str:
 
 
 def _in_words(types: re.Match[str]) -> str:
-    """The types of a message in plain words: `str | object | null` is text or an object."""
+    """The types of a message as plain text: `str | object | null` is text or an object."""
     names = [name for name in types[1].split(" | ") if name != "null"] or ["null"]
     return " or ".join(_WORDS[name] for name in names) if all(name in _WORDS for name in names) else types[0]
 

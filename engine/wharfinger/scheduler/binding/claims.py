@@ -75,7 +75,7 @@ class DeviceClaims:
         """Take the devices that were chosen for a pod that was just assumed."""
         for number, each in enumerate(chosen, start=1):
             self._cluster.state.take_devices(each.claim, each.allocation)
-            self._taken[pod.uid] = chosen[:number]  # what is given back if the next one cannot be taken
+            self._taken[pod.uid] = chosen[:number]  # to be given back if the next one cannot be taken
 
     def claim_changed(self, claim: objects.ResourceClaim) -> None:
         """Wake what waits for a change of a claim, which the watch has shown."""

@@ -35,7 +35,7 @@ def atomic_file(path: str) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    target = Path(os.path.realpath(path))  # behind a link, as the link itself should stay
+    target = Path(os.path.realpath(path))  # the target of a link, so that the link stays
     with _as_usage_errors(path):
         if target.is_dir():
             raise UsageError(f"{path}: this is a folder; give the name of a file")

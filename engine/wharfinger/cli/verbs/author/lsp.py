@@ -50,7 +50,7 @@ def wharf_lsp(
     logs = logging.getLogger("pygls")
     logs.addHandler(server.StderrHandler(tracebacks=bool(os.environ.get(streams.TRACEBACK))))
     logs.propagate = False
-    gc.freeze()  # what is loaded stays; without it, each full collection looks through all of it while the user types
+    gc.freeze()  # loaded objects stay; otherwise each full collection would traverse them while the user types
     gc.set_threshold(*COLLECT)
     with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as reader, os.fdopen(os.dup(sys.stdout.fileno()), "wb") as writer:
         held = cast("BinaryIO", server.MessageReader(reader))  # pygls calls no other method of it

@@ -97,7 +97,7 @@ class DevicesOfClass:
         return sums[DEVICES] * answered, sums[ALLOCATED] * answered
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Count what has changed since the last time."""
+        """Count the changes since the last call."""
         if snapshot.revision == self._seen:
             return
         node_rows = None if self._seen < 0 else snapshot.node_changes(self._seen)
@@ -130,7 +130,7 @@ class DevicesOfClass:
     def _count(self, each: objects.ResourceSlice, snapshot: Snapshot) -> Iterator[_Part]:
         spec = each.spec
         used = self._allocations.of_pool((spec.driver, spec.pool.name))
-        spending = Spending()  # of each slice alone, so that what is counted does not depend on what was looked at before
+        spending = Spending()  # one for each slice, so that a count does not depend on the slices before
         by_device = spec.per_device_node_selection
         for reach, devices in [(device, (device,)) for device in spec.devices] if by_device else [(spec, spec.devices)]:
             rows = _rows(reach, snapshot, otherwise=not by_device)

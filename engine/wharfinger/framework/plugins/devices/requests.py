@@ -173,7 +173,7 @@ class ClaimDemand(Struct, eq=False):
                 yield
 
     def compact(self) -> None:
-        """Forget the codes of single devices where there are many, and what was spent: the decision has its answers."""
+        """Forget the codes of single devices if there are many, and the spent budget. The decision has its answers."""
         self.spending = Spending()
         if len(self._by_content) > MAX_CONTENTS:
             self._by_content.clear()
@@ -354,7 +354,7 @@ def _whole(content: DeviceContent) -> tuple[Portion, ...] | None:
 
 
 def _consumption(content: DeviceContent) -> tuple[tuple[str, str, int], ...]:
-    """(set, counter, nanos) of what a device consumes."""
+    """(set, counter, nanos) for each counter that a device consumes."""
     return tuple(
         (each.counter_set, name, quantity.nano(counter.value))
         for each in content.device.consumes_counters

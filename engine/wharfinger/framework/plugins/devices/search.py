@@ -322,7 +322,7 @@ class Search:
         return TOO_MANY if too_many else NOT_MET
 
     def _devices(self, alternative: Alternative, index: int, count: int, from_pool: int, from_position: int) -> _End:
-        """Take the devices of an alternative from the `count`th on, not before a place, and then everything behind the alternative."""
+        """Take the devices of an alternative from the `count`th on, not before a place, and then everything after the alternative."""
         self._spend(1 + len(self._demand.claims[alternative.claim].constraints))
         size = self._size(alternative)
         if alternative.every and not size:
@@ -331,7 +331,7 @@ class Search:
             return self._request(alternative.claim, index + 1)
         if len(self._picks[alternative.claim]) + size - count > MAX_DEVICES:
             return TOO_MANY
-        last = 0 < count == size - 1  # what follows is a situation of its own
+        last = 0 < count == size - 1  # the rest is a separate search state
         state_key = None if last else self._state_key(alternative, index, count, (from_pool, from_position))
         if state_key in self._failed:
             return self._failed[state_key]

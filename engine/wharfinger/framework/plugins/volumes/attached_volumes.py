@@ -186,7 +186,7 @@ class AttachedVolumes(NodeReader):
 
     @staticmethod
     def reading(snapshot: Callable[[], Snapshot]) -> Generator[None, None, bool]:
-        """The steps of what `of` would do at once, a node each; none for a few nodes. `snapshot` returns the present cluster."""
+        """The work of `of` in steps, one for each node; no steps for a few nodes. `snapshot` returns the present cluster."""
         return AttachedVolumes.follow(snapshot().objects).read_in_steps(snapshot)
 
     def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:

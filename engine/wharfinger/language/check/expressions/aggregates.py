@@ -301,7 +301,7 @@ def _with_parts(expr: typed.Expr, inner: tuple[typed.Expr, ...]) -> typed.Expr: 
     return expr
 
 
-_WITHOUT = typed.Entries(("group",), (0.0,), Kind.COUNT)  # a table that has nothing under the key "": what is looked up is missing
+_WITHOUT = typed.Entries(("group",), (0.0,), Kind.COUNT)  # a table without the key "": the value is missing
 
 
 def _where_there_is(name: typed.Expr, value: typed.Expr, span: Span) -> typed.Expr:

@@ -157,7 +157,7 @@ def _called(context: Context, expr: ast.Call, own: OwnFunction, given: Sequence[
         return value
     others = (Label(fault.span, fault.label or "here"),)
     message = f"`{own.item.name}` cannot be called like this: {fault.message}"
-    if fault.code in {Code.P005, Code.P222}:  # of a call in the body, and says what it is about
+    if fault.code in {Code.P005, Code.P222}:  # of a call in the body, with its subject
         return context.error(fault.code, fault.message, expr.span, label="this call", others=others, help=fault.help)
     return context.error(Code.P222, message, expr.span, label="this call", others=others, help=fault.help)
 

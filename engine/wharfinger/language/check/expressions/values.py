@@ -198,7 +198,7 @@ def _different(context: Context, first: typed.Expr, found: typed.Expr) -> Kind:
     return Kind.UNKNOWN
 
 
-_MILLI = {Kind.DURATION: "min", Kind.MEMORY: "Mi"}  # what is meant by `m` where something else than cpu is wanted
+_MILLI = {Kind.DURATION: "min", Kind.MEMORY: "Mi"}  # the meaning of `m` where another kind than cpu is expected
 
 
 def unit_help(wanted: Kind, bare: typed.Expr) -> str | None:

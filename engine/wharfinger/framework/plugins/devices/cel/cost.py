@@ -61,7 +61,7 @@ _CALLED: Final = 40
 """What a function in Python costs besides: 4 µs, as many as 40 operations of the runtime at most."""
 _ESCAPED = {"url", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath"}
 _ESCAPE = 3  # characters of an escaped one
-_WRONG = 700  # characters of what is wrong with a text, besides those of the text
+_WRONG = 700  # characters of an error message, without the text that it quotes
 _QUOTE = 10  # characters of a quoted one
 _PAIRWISE = {*("matches", "find", "findAll", "contains"), *(_INDEX | _SETS)}
 _COMPARED: Final = {"contains": 0.1}

@@ -1,4 +1,4 @@
-"""Functions that Kubernetes adds to CEL: all of them, and what those for quantities, versions, texts, lists and sets do.
+"""Functions that Kubernetes adds to CEL: the declarations of all, and the code of those for quantities, versions, texts, lists and sets.
 
 Source: `apiserver/pkg/cel/environment/base.go` and `apiserver/pkg/cel/library`, Kubernetes 1.36. Values of types that CEL does not have are
 maps with one key that names the type (`{"quantity": nanos}`), because values of foreign types cannot be made in Python. Equal values have

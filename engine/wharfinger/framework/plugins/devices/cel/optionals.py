@@ -88,7 +88,7 @@ def _call(message: tree.Message, scope: _Scope) -> _Depth:
 def _with_optional(function: str, values: list[_Depth], deepest: int) -> _Depth:
     if function in _FIRST_OF:
         return _Depth(deepest + 1, sure=True)
-    if function in _ENTRY_OF:  # of an optional value: the entry of what is in it
+    if function in _ENTRY_OF:  # of an optional value: the entry of its content
         return _Depth(max(1, deepest + (not values[0].sure)), sure=True)
     if function in {"value", "orValue"}:
         others = [value.depth for value in values[1:]]

@@ -167,7 +167,7 @@ def _item_at(place: str) -> Callable[[tree.Maker, bytes], bytes]:
 
 
 def _unless_empty(function: str) -> Callable[..., bytes]:
-    """An optional value of what a function returns, without one if that is empty."""
+    """An optional with the result of a function; empty if the result is empty."""
 
     def optional(make: tree.Maker, *arguments: bytes) -> bytes:
         return make.call("optional.ofNonZeroValue", make.call(function, *arguments))

@@ -1,4 +1,4 @@
-"""Selectors: compiled CEL expressions over one device, what they see of it, and their answers.
+"""Selectors: compiled CEL expressions over one device, the fields that they read, and their answers.
 
 An expression sees a device's driver, attributes, capacity and whether it may be shared (`DeviceTraits`), nothing else. So equal devices
 share an answer, which is kept. Real devices differ in an id at least, and most expressions name the attributes that they read (`reads`):
@@ -281,11 +281,11 @@ class Spending:
         self.exhausted = False
 
     def begin(self) -> None:
-        """Allow what the next device may cost."""
+        """Add the budget of the next device."""
         self._most += COST_OF_DEVICE
 
     def spend(self, cost: int) -> bool:
-        """True if what costs so much may still be done."""
+        """Spend this cost; True if it is within the budget."""
         self._cost += cost
         self.exhausted |= self._cost > self._most
         return not self.exhausted
