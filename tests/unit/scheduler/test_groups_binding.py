@@ -227,6 +227,40 @@ def test_a_group_is_tried_again_after_the_timeout():
     asyncio.run(story())
 
 
+def test_a_member_that_comes_while_the_others_wait_for_each_other_waits_with_them():
+    async def story():
+        hurdle = Hurdle("pause", "g-1", "g-2")
+        async with running(*group_of(3), chains=hurdled(hurdle)) as world:
+            world.cluster.put(member("g", 3))
+            await world.pass_time(5)
+            assert world.scheduler.n_binding == 4
+            assert world.cluster.bindings == []
+            world.cluster.put(member("g", 4))
+            await world.pass_time(5)
+            assert bound(world, "g") == {"default/g-0", "default/g-3", "default/g-4"}  # as many as must be
+            hurdle.gone.set()
+            await world.calm()
+            assert len(bound(world, "g")) == 5
+
+    asyncio.run(story())
+
+
+def test_a_member_that_came_later_is_given_back_with_the_others():
+    async def story():
+        hurdle = Hurdle("hold", "g-1", "g-2")
+        async with running(*group_of(3), chains=hurdled(hurdle)) as world:
+            world.cluster.put(member("g", 3))
+            await world.calm()
+            world.cluster.remove("Pod", "default/g-0")
+            await world.pass_time(290, step=10)
+            assert world.cluster.bindings == []
+            await world.pass_time(20, step=1)
+            assert world.cluster.bindings == []
+            assert "only 1 of the 3 members" in world.cluster.pod("default/g-3").status.conditions[0].message
+
+    asyncio.run(story())
+
+
 def test_no_member_is_lost_whose_summary_cannot_be_made(monkeypatch):
     async def story():
         async with running(node("a", "4"), gang("g", 3)) as world:

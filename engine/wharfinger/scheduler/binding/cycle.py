@@ -12,7 +12,7 @@ names the pod's uid and the node, so repeating it is safe.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -114,6 +114,11 @@ class BindingCycle:
             why = f"node {name} was removed while the group was being bound"
             self._together[uid].lost(uid, why)
             self.give_back(uid, why)
+
+    def waiting(self, uids: Iterable[str]) -> BindTogether | None:
+        """Those that are bound together with one of these pods, if they still wait for each other."""
+        found = (self._together.get(uid) for uid in uids)
+        return next((together for together in found if together is not None and together.is_open), None)
 
     def gives_back(self, uid: str) -> bool:
         """True if a pod is a member of a group that cannot be bound as decided, and still prepares: its place will be given back."""

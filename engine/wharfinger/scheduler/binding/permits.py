@@ -267,7 +267,9 @@ class GivenBack(Exception):
 
 
 class BindTogether:
-    """The members of one attempt, by uid: none is bound before `needed` of them can be; each waits `timeout` seconds at most.
+    """Members of a group, by uid: none is bound before `needed` of them can be; they wait `timeout` seconds at most.
+
+    They are those of one attempt, and those that are placed while these wait.
 
     If a member is deleted or refused, and too few are left, all members that are not bound are released: `give_back` is called with the uid
     of each member that is not ready, and the reason. Members that are bound stay: they count as placed when the group is tried again.
@@ -287,6 +289,15 @@ class BindTogether:
         self.failure = ""  # why too few members are left, once they are
         if needed <= 0:
             self._answered.set()
+
+    @property
+    def is_open(self) -> bool:
+        """True while it is not known whether enough members can be bound."""
+        return not self._answered.is_set()
+
+    def join(self, uids: Iterable[str]) -> None:
+        """Add members that are placed while the others wait."""
+        self._there.update(uids)
 
     def arrived(self, uid: str) -> bool:
         """True if enough members can be bound, counting this one, or if that has become impossible."""
