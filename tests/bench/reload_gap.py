@@ -63,7 +63,7 @@ score emptier weight 1 = ratio(node.free.cpu, node.allocatable.cpu) normalize mi
 class Source:
     """A source of policies that the measurement sets."""
 
-    name, lasting, imports = "bench", True, True
+    name, empty_is_lost, imports = "bench", True, True
 
     async def run(self, _sink: Any) -> None:
         """Run until cancelled."""

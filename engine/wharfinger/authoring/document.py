@@ -173,7 +173,7 @@ class Document:
         kept = self._needed(wanted).keys() | {each.start for each in wanted}
         return self._only(lambda each: each.start in kept)
 
-    def says(self, here: Statement) -> tuple[str, ...] | None:
+    def needed_texts(self, here: Statement) -> tuple[str, ...] | None:
         """The texts of a statement and of all declarations that it needs, after the text before the first statement.
 
         That text is the head of the policy if it is misspelt. None if a declaration is an import, whose text is in another file.

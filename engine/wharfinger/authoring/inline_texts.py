@@ -51,7 +51,7 @@ class InlayHints:
         """The hints between two offsets: the type and range after the name of a let, the range of the value after that of a score."""
         end = len(document.text) if end is None else end
         near = [each for each in document.statements if each.kind in _WITH_HINTS and each.start <= end and start <= each.end]
-        shown = [(each, document.says(each)) for each in near]
+        shown = [(each, document.needed_texts(each)) for each in near]
         new = [each for each, said in shown if said not in self._kept]
         inferred = _inferred(document if document.is_checked else document.of(new), new) if new else {}
         found = [(each, said, inferred[each.start] if each.start in inferred else self._kept[said]) for each, said in shown]

@@ -97,7 +97,7 @@ class LiveBoard:
         )
 
     def precompute(self, coloring: str) -> Iterator[None]:
-        """The steps of work that `picture` would do at once otherwise."""
+        """The work of `picture` in steps."""
         daemon = self._health.daemon
         return iter(()) if daemon is None else self._colours().precompute(coloring, daemon.scheduler.snapshot)
 

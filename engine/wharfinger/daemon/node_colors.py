@@ -95,7 +95,7 @@ class NodeColorings:
         return share(f"{key} requested", snapshot.requested[index], snapshot.allocatable[index])
 
     def precompute(self, key: str, snapshot: Callable[[], Snapshot]) -> Iterator[None]:
-        """The steps of work that `coloring` would do at once otherwise: reading the devices and volumes of all nodes.
+        """The work of `coloring` in steps: reading the devices and volumes of all nodes.
 
         `snapshot` returns the present cluster.
         """

@@ -118,7 +118,7 @@ def _plain(found: PodDifference) -> dict[str, Any]:
 def explained_policy(chain: Chain, without: Chain, state: ClusterState, name: str, waiting: Iterable[PodView]) -> ExplainedPolicy:
     """The report about the policy of that name in `chain`; `without` is the chain without it, or with its replacement.
 
-    `waiting` are the pods without a node. `state` is changed meanwhile, and in the end holds the same pods as before.
+    `waiting` are the pods without a node. `state` is changed during the call; at the end it has the same pods as before.
     """
     policy = next(policy for policy in chain.policies if policy.name == name)
     every = [*waiting, *(pod for pod, _ in state.placements())]

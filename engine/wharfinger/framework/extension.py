@@ -95,7 +95,7 @@ class Plugin:
 class GroupedHints(Plugin):
     """A plugin whose hints depend on a small part of a waiting pod, so that a change is checked once for many templates.
 
-    `same_hints`: `may_help` is the same for all pods of a group, and they are not asked about one by one.
+    `same_hints`: `may_help` is the same for all pods of a group, and is called once for them.
     """
 
     same_hints: ClassVar[bool] = False

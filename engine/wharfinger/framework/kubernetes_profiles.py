@@ -270,7 +270,7 @@ class PluginChoice:
         return {*self._unscored, *dropped}
 
     def disabled(self) -> set[str]:
-        """Plugins that do not run at all; a disabled score stays with weight 0, because a policy may give it a weight again."""
+        """Plugins that do not run; a disabled score stays with weight 0, because a policy may give it a weight again."""
         soft = {name for name in self._dropped if not (self._is_hard(name) or self._scores(name) or self._enabled_somewhere(name))}
         return soft | {
             name

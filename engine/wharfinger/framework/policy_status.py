@@ -66,8 +66,8 @@ class PolicySink(Protocol):
     def offer(self, source: str, texts: Mapping[str, PolicyText], *, notes: tuple[str, ...] = ()) -> None:
         """Replaces the texts of a source: all of them by key, with warnings about the source. Returns at once.
 
-        Texts that were offered before and are missing now have been removed, unless the source is `lasting` and `texts` is empty, without
-        even the key `NO-POLICIES`.
+        Texts that were offered before and are missing now have been removed. If `empty_is_lost` is true of the source and `texts` is empty
+        (also without the key `NO-POLICIES`), the source counts as lost instead.
         """
 
     def mark_unreadable(self, source: str, why: str) -> None:
@@ -82,7 +82,7 @@ class PolicySource(Protocol):
         """The name of the source in messages: a path, `configmap team-a/policies`, `schedulingpolicies`."""
 
     @property
-    def lasting(self) -> bool:
+    def empty_is_lost(self) -> bool:
         """True if an empty source counts as lost. Otherwise its last policy was removed deliberately."""
 
     @property

@@ -133,7 +133,7 @@ class Skip(Struct, frozen=True):
 
 SKIP = Skip()
 SKIP_ALWAYS = Skip(lambda _: True)
-"""The plugin does not apply to the pods of this template, whatever happens to the cluster."""
+"""The plugin does not apply to the pods of this template, after any change of the cluster."""
 
 
 class Rejected(Struct, frozen=True):
@@ -241,7 +241,7 @@ class PreparedScore(ABC):
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
         """Raw scores `(n_rows,)` int64 or float64, finite. Without a `normalization` of the plugin they are points: int64 in 0..100.
 
-        Rows may include nodes that are not feasible; whatever is returned there is not used (it must still be finite).
+        Rows may include nodes that are not feasible. Their results are not used, but must be finite.
         """
 
     def raw_at(self, snapshot: Snapshot, row: int) -> float:

@@ -36,7 +36,7 @@ class ConfigMap(KubeStruct, frozen=True):
 class ConfigMapSource:
     """The policies in one ConfigMap, `reference` being `namespace/name`; UsageError for anything else."""
 
-    lasting = True
+    empty_is_lost = True
     imports = True
 
     def __init__(self, reference: str, connection: Connection, clock: Clock, emit: Emit) -> None:

@@ -22,7 +22,7 @@ MAX_OPERATIONS = 5_000_000_000
 SECONDS_OF_AN_OPERATION = 2e-9
 
 STEP = 10_000
-"""Operations that one step of an answer counts, whatever it does."""
+"""Operations that are counted for each step of an answer, for any work in it."""
 DECISION = 200_000
 """Those of a decision apart from its rules, or of bringing an earlier one up to date."""
 PREEMPTION = 2_000_000

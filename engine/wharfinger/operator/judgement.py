@@ -102,7 +102,7 @@ class Judge:
         return PolicyViolation(reasons=reasons, better=better)
 
     def precompute(self, pod: objects.Pod) -> Generator[None]:
-        """The steps of work that `standing` would do at once otherwise: reading the devices and volumes of all nodes."""
+        """The work of `standing` in steps: reading the devices and volumes of all nodes."""
         chain = self.chain_of(pod.spec.scheduler_name)
         if chain is not None:
             yield from self._decider(pod.spec.scheduler_name, chain).precompute(self.snapshot, _unplaced(pod))

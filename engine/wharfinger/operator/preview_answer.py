@@ -35,7 +35,7 @@ from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, adde
 
 _MAX_REASONS = 8
 MAX_DRAIN_STEPS = 5 * MAX_PODS
-"""Steps of a drain, about one decision each: pods that wait are tried again after every step, and the scheduler continues meanwhile."""
+"""Steps of a drain, about one decision each: pods that wait are tried again after every step, and the scheduler continues between steps."""
 
 
 class WhatIf(Struct, frozen=True, kw_only=True):

@@ -84,7 +84,7 @@ class SchedulingPolicySource:
     """
 
     name = SOURCE
-    lasting = False
+    empty_is_lost = False
     imports = False
 
     def __init__(

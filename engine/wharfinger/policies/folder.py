@@ -153,7 +153,7 @@ _FIRST_POLL_SECONDS = 1.0
 class FolderSource:
     """The policies in a folder and below, or in one file; policies can import other files of the folder."""
 
-    lasting = True
+    empty_is_lost = True
     imports = True
 
     def __init__(self, path: str, *, name: str = "", mode: Mode = Mode.ENFORCE, poll: float = POLL_SECONDS) -> None:

@@ -207,7 +207,7 @@ class Ledger:
         return frozenset(
             name
             for name, supply in self.supplies.items()
-            if name not in self._sources or (self._sources[name].lost and supply.source.lasting and not self._has(name))
+            if name not in self._sources or (self._sources[name].lost and supply.source.empty_is_lost and not self._has(name))
         )
 
     @property
@@ -219,7 +219,7 @@ class Ledger:
         """(what to build, the entries that were removed, the source's status if it has changed)."""
         texts = offer.texts
         why = offer.why
-        if texts is not None and not _wanted_texts(texts) and NONE_MEANT not in texts and self.supplies[source].source.lasting:
+        if texts is not None and not _wanted_texts(texts) and NONE_MEANT not in texts and self.supplies[source].source.empty_is_lost:
             texts, why = None, EMPTIED if self._has(source) or self._kept(source) else EMPTY
         if texts is None:
             return self._lost(source), [], self._source_status(source, why, offer.notes)

@@ -95,7 +95,7 @@ class Statement(Struct, frozen=True, kw_only=True):
     together: bool = False
     """The sides are policies that are enforced together, and no versions of one: a test names the metrics of its own policy only."""
     blocked: Callable[[Sequence[Encoder]], str | None] = lambda _encoders: None
-    """What keeps the statement from being proved even where no violation is possible, in words."""
+    """A text about why the statement cannot be proved although no violation is possible."""
 
 
 class Effort:

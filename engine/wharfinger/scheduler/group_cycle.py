@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 IN_ORDER_SECONDS = 0.1
 """Seconds of CPU time of a search for a small group for which pods wait that come after it in the queue."""
 MAX_SEARCHES = 3
-"""Searches in one attempt: what a search in slices finds may be taken by others meanwhile."""
+"""Searches in one attempt: other pods may take the nodes that a search in slices finds."""
 OVERTAKEN = f"the nodes that were found for the group were taken by other pods {MAX_SEARCHES} times while it was placed"
 SCHEDULER_NAMES = 'all pods in a single pod group should have the same .spec.schedulerName set, got: "{}" and "{}"'
 TOO_FEW = (

@@ -203,7 +203,7 @@ class Scheduler:
         if grouping:
             self._regroup()
         self._permits.cluster_changed()
-        return self.queue.policies_changed(Concerned(changed, self._circumstances())) if changed else 0
+        return self.queue.policies_changed(AffectedByPolicies(changed, self._circumstances())) if changed else 0
 
     async def run(self) -> None:
         """Schedule until `stop` is called and work under way has ended, or `stop_seconds` have passed.
@@ -392,10 +392,10 @@ def policies_between(old: Chain, new: Chain) -> tuple[CompiledPolicy, ...]:
 
 
 MAX_MEMBERS_ASKED = 200
-"""Members of a waiting group that are asked one by one in the same step; a larger group is tried again without that."""
+"""Members of a waiting group that are checked in one step; a larger group is tried again without a check."""
 
 
-class Concerned:
+class AffectedByPolicies:
     """A test for queued pods: True if a change of policies concerns the pod.
 
     `changed` are the changed policies by profile; they are evaluated for pods in the state `at` the change.

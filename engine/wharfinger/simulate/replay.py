@@ -68,7 +68,7 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A decision that other policies make otherwise: the recorded node, the other node (None: no node), and the reasons.
+    """A decision that other policies change: the recorded node, the other node (None: no node), and the reasons.
 
     `nominated` and `other_nominated` are the nodes on which preemption makes room, where there is no node. For a group, `pod` is as in
     `Difference`, the nodes are those of its members, and `feasible` is the number of members with a place.

@@ -179,7 +179,7 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     """
     if not pods:
         raise UsageError("there are no pods to count room for; name a pod, or a workload with at least one pod")
-    state.snapshot().see_labels(by)
+    state.snapshot().require_labels(by)
     with SupposedChanges(state) as supposed:
         index = groups_among(chain, state, pods)
         members = [pod for pod in pods if index.key_of(pod.uid) is not None] if index else []

@@ -75,7 +75,7 @@ class Side(Struct, frozen=True, kw_only=True):
 class PodChange(Struct, frozen=True, kw_only=True):
     """A pod that is on another node after than before, on none on one side, or on the same node with other devices.
 
-    A message is the reason why there is no node, "" if there is one. `follows`: no rule decides otherwise about this pod, it only follows
+    A message is the reason why there is no node, "" if there is one. `follows`: no rule decides differently about this pod, it only follows
     others; `causes` are empty then. `group` is the group with which the pod is placed on either side, or "".
     """
 
@@ -198,7 +198,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     again; otherwise pods are placed in queue order. `labels` are those by whose values the pods are counted, by default the zone.
     `advance` is called for every pod and side. UnknownObject for a label that no node has.
     """
-    state.snapshot().see_labels(labels)
+    state.snapshot().require_labels(labels)
     placing = _Placing(state, [*map(recreated, replaced), *pods], replaced, labels or (ZONE,), advance)
     former = placing.by(before)
     comparison = _Comparison(before, after, former.nodes, frozenset(group.group for group in former.side.run.groups))
@@ -346,7 +346,7 @@ def _of_others(state: ClusterState, former: _Placed, later: _Placed) -> Iterator
 
 
 class DecisionChange(Struct, frozen=True, kw_only=True):
-    """A decision that comes out otherwise: when and by which profile it was made, the nodes and messages of both sides, and the causes."""
+    """A decision with another result: when and by which profile it was made, the nodes and messages of both sides, and the causes."""
 
     pod: str
     at: float

@@ -103,7 +103,7 @@ class Drain(Struct, frozen=True, kw_only=True):
 
     `pods` are in the order in which they leave, then those that do not leave, then pods that were in the queue already. `after` is the use
     of the cluster once the pods have left: without the nodes if they were removed, otherwise with the nodes cordoned.
-    `has_budgets` is False if the cluster has no PodDisruptionBudget at all. `groups` are those of which members leave or waited, as
+    `has_budgets` is False if the cluster has no PodDisruptionBudget. `groups` are those of which members leave or waited, as
     they are in the end.
     """
 

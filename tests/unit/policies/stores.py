@@ -38,9 +38,9 @@ BROKEN = 'policy "x"\nfilter pool { require node.lables == }\n'
 class Place:
     """A source that does nothing by itself."""
 
-    def __init__(self, name="folder", lasting=True, imports=True):
+    def __init__(self, name="folder", empty_is_lost=True, imports=True):
         self.name = name
-        self.lasting = lasting
+        self.empty_is_lost = empty_is_lost
         self.imports = imports
 
     async def run(self, sink):

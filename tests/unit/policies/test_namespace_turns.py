@@ -31,7 +31,7 @@ class Adopting(Scheduling):
 
 async def known_world():
     """A store that knows all of its sources."""
-    world = World(Place("folder"), Place(RESOURCES, lasting=False, imports=False), scheduling=Adopting())
+    world = World(Place("folder"), Place(RESOURCES, empty_is_lost=False, imports=False), scheduling=Adopting())
     await world.offer({"a.policy": policy("a")})
     await world.offer({}, RESOURCES)
     assert world.store.all_sources_known.is_set()
@@ -143,7 +143,7 @@ async def test_a_portion_is_bounded_by_the_size_of_its_texts():
 def test_before_all_sources_are_known_everything_is_built_together(namespace):
     @story
     async def scenario():
-        world = World(Place(RESOURCES, lasting=False, imports=False), scheduling=Adopting())
+        world = World(Place(RESOURCES, empty_is_lost=False, imports=False), scheduling=Adopting())
         world.adopted.clear()
         texts = flood(3 * MAX_TEXTS) if namespace else {f"p{n}": text(policy(f"p{n}"), name=f"p{n}") for n in range(3 * MAX_TEXTS)}
         await world.offer(texts, RESOURCES)

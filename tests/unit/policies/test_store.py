@@ -135,7 +135,7 @@ async def test_the_last_policy_is_removed_where_a_marker_says_that_none_is_meant
 
 @story
 async def test_where_the_last_policy_may_be_removed_on_purpose_it_is():
-    world = World(Place("resources", lasting=False))
+    world = World(Place("resources", empty_is_lost=False))
     await world.offer({"a": policy("a")}, "resources")
     await world.offer({}, "resources")
     assert world.deciding() == {}
@@ -298,7 +298,7 @@ def test_nothing_outside_of_a_source_can_be_imported(path, tmp_path):
 
 @story
 async def test_a_text_without_other_files_imports_nothing():
-    world = World(Place("resources", lasting=False, imports=False))
+    world = World(Place("resources", empty_is_lost=False, imports=False))
     await world.offer({"a": f'import "b.policy" as lib\n{policy("a")}', "b.policy": 'let pool = "one"\n'}, "resources")
     assert "has no other files to import" in world.status("a").findings[0].message
 

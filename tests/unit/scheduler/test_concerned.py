@@ -10,7 +10,7 @@ from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import ObjectStore, TimeAndObjects
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod
-from wharfinger.scheduler.scheduler import MAX_MEMBERS_ASKED, Concerned
+from wharfinger.scheduler.scheduler import MAX_MEMBERS_ASKED, AffectedByPolicies
 
 PROFILE = SimpleNamespace(sort_key=lambda _pod: 0)
 TEXT = 'policy "p" for pods where pod.name == "member-3"\nfilter f { require node.pod_count < 9 else "full" }\n'
@@ -42,7 +42,7 @@ def group(n):
     ],
 )
 def test_a_group_is_concerned_where_a_member_is(authority, n, concerned):
-    test = Concerned(Changed([policy(TEXT, authority)]), TimeAndObjects(0.0, ObjectStore()))
+    test = AffectedByPolicies(Changed([policy(TEXT, authority)]), TimeAndObjects(0.0, ObjectStore()))
     assert test(group(n)) is concerned
 
 
@@ -61,5 +61,5 @@ def test_members_of_a_large_group_are_not_asked_one_by_one():
     changed = policy(TEXT)
     usual = changed.governs
     changed.governs = lambda view, at: asked.append(view) or usual(view, at)
-    assert Concerned(Changed([changed]), TimeAndObjects(0.0, ObjectStore()))(group(10 * MAX_MEMBERS_ASKED))
+    assert AffectedByPolicies(Changed([changed]), TimeAndObjects(0.0, ObjectStore()))(group(10 * MAX_MEMBERS_ASKED))
     assert asked == []

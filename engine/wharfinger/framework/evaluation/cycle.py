@@ -67,7 +67,7 @@ class Decider:
         return _conclude(self.chain, snapshot, pod, self._evaluation(snapshot, pod))
 
     def precompute(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[None, None, None]:
-        """The steps of work that `decide` would do at once otherwise.
+        """The work of `decide` in steps.
 
         There are some for a pod with claims for devices, or with volumes, and for the first pod of a template on a large cluster: counts of
         placed pods, and columns of policies. `snapshot` returns the present cluster. An exception here is raised again in the decision,

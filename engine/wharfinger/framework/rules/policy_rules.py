@@ -195,7 +195,7 @@ class PolicyScore(ScorePlugin):
 class PolicyPermit(Plugin):
     """A `permit` as a plugin. It needs the cluster at the time of the call, not at the time when the pod was placed.
 
-    `timed`: the answer may change with time alone. `common`: pods of one template get the same answer, whatever nodes they are on.
+    `timed`: the answer may change with time alone. `common`: pods of one template get the same answer on all nodes.
     `revision`: that of the policy, and the number of the permit in it.
     """
 

@@ -302,7 +302,7 @@ def unhandled(context: Context, code: Code, rule: str, value: typed.Expr, causes
         cause.span if within else value.span,
         label=why(cause) if within else "may be missing",
         others=others,
-        help=f"{ways_out(cause)}; or end the rule with {CHOICES[code]}",
+        help=f"{missing_help(cause)}; or end the rule with {CHOICES[code]}",
     )
 
 
@@ -333,7 +333,7 @@ def why(cause: typed.Expr) -> str:
     return "missing where the divisor is 0" if divides else "may be missing"
 
 
-def ways_out(cause: typed.Expr) -> str:
+def missing_help(cause: typed.Expr) -> str:
     """The help for a value that may be missing; no default for a time or a metric, because a node without a sample is not idle."""
     default = "" if cause.type.kind is Kind.TIME or isinstance(cause, typed.MetricRef) else f"give a default, `{default_text(cause)}`; or "
     return f"{default}guard it, `{guard_text(cause)}`"

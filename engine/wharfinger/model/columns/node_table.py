@@ -19,7 +19,7 @@ from wharfinger.model.objects.node_view import amounts, conditions, image_sizes
 
 MAX_NAMES: Final = 4096  # names of images indexed at a time
 MAX_IMAGES: Final = 50
-"""Images of a pod that are looked for: an index of a name takes a look at all nodes."""
+"""The maximum number of images of a pod that are looked up: a new index of a name reads all nodes."""
 SPARE_CODES: Final = 4096
 """Unused codes that are kept before strings and taint sets are renumbered."""
 

@@ -27,10 +27,10 @@ READ_PER_STEP: Final = 16
 
 
 class ReadInSteps(Protocol):
-    """Numbers of the placed pods, which are read at once when they are asked for, or in steps before that."""
+    """Numbers of the placed pods, which are read at once when they are needed, or in steps before."""
 
     def read_in_steps(self) -> Generator[None]:
-        """The steps of reading the pods as they are; none for a few. What changes meanwhile is left to the next question."""
+        """The steps of reading the pods as they are; none for a few. Changes between the steps are left to the next call."""
 
 
 class PodClass:

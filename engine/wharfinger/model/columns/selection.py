@@ -99,7 +99,7 @@ class Selection:
     def read_in_steps(self) -> Generator[None]:
         """The steps of evaluating the pods that are not counted yet, and of counting them; none for a few.
 
-        What changes meanwhile is left to the next question.
+        Changes between the steps are left to the next call.
         """
         pods = self._pods
         if len(pods.entries if self._per_pod else pods.classes) <= READ_AT_ONCE:

@@ -142,8 +142,8 @@ class ClusterState:
             tables.revision += 1
             return
         tables.remove_nomination(pod.uid)
-        tables.see(pod.created)
-        tables.see(pod.started)
+        tables.note_time(pod.created)
+        tables.note_time(pod.started)
         if placement is not None and stays and placement.pod.demand == pod.demand:
             tables.renew(placement, pod)  # with the binding, an API server of 1.35 or later adds labels of the node
             return

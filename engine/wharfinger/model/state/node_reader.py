@@ -40,7 +40,7 @@ class NodeReader(ABC):
     def read_in_steps(self, snapshot: Callable[[], Snapshot]) -> Generator[None, None, bool]:
         """A generator of the steps of `read_all`, a node each; none for a few nodes. Returns True if there were more.
 
-        `snapshot` returns the present cluster. What changes meanwhile is left to `read_all`.
+        `snapshot` returns the present cluster. Changes between the steps are left to `read_all`.
         """
         self._note(snapshot())
         if len(self._unread) <= READ_AT_ONCE:

@@ -28,7 +28,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 
 def parse_terms(selector: objects.NodeSelector | None) -> tuple[matching.NodeTerm, ...] | None:
-    """The terms of a selector that can match a node at all; None without a selector, which means no requirement."""
+    """The terms of a selector that can match a node; None without a selector, which means no requirement."""
     return None if selector is None else matching.node_selector(selector).terms
 
 

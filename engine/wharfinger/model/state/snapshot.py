@@ -103,7 +103,7 @@ class Snapshot:
             raise UnknownObject(f"there is no node {name}" + (f"; did you mean {meant}?" if meant else ""))
         return row
 
-    def see_labels(self, keys: Iterable[str]) -> None:
+    def require_labels(self, keys: Iterable[str]) -> None:
         """Raises UnknownObject, which proposes the nearest label, for a label that no node has."""
         for key in keys:
             if not (self.label(key) >= 0).any():
@@ -337,11 +337,11 @@ class Snapshot:
         return self.class_index(key, value_of).of(value)
 
     def placement_index(self, key: Hashable, value_of: Callable[[PodView], Hashable]) -> PlacementIndex:
-        """The index that `placements_with` asks."""
+        """The index of `placements_with`."""
         return self._current().pod_readers.placements(key, value_of)
 
     def class_index(self, key: Hashable, value_of: Callable[[PodView], Hashable]) -> ClassIndex:
-        """The index that `classes_with` asks."""
+        """The index of `classes_with`."""
         return self._current().pod_readers.classes(key, value_of)
 
     def tally(self, key: Hashable, derive: Callable[[PodView], Iterable[Hashable]]) -> Tally:

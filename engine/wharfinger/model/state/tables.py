@@ -174,7 +174,7 @@ class ClusterTables:
         self.revision += 1
         self.layout_revision = self.revision
         self.node_changes.record(row, self.revision)
-        self._see_node(node)
+        self._note_node_times(node)
         self.nodes.compact()
         return row
 
@@ -187,7 +187,7 @@ class ClusterTables:
         else:
             self.nodes.objects[row] = node
         self.revision += 1
-        self._see_node(node)
+        self._note_node_times(node)
         if changed:
             self.gpus.set_node(row, node, self._pods_on(row))
             self.node_changes.record(row, self.revision)
@@ -311,13 +311,13 @@ class ClusterTables:
         self.revision += 1
         self.metrics.set(name, samples)
         for _, time in samples.values():
-            self.see(time)
+            self.note_time(time)
 
     def put_metric(self, name: str, column: MetricColumn, samples: Samples, layout: int) -> None:
         """Replace the samples of a metric by finite ones, with their column, which was built for that layout of rows."""
         self.revision += 1
         self.metrics.put(name, column, samples, layout)
-        self.see(float(np.max(column.times, where=column.present, initial=-math.inf)))
+        self.note_time(float(np.max(column.times, where=column.present, initial=-math.inf)))
 
     def drop_metric(self, name: str) -> None:
         """Remove a metric."""
@@ -334,19 +334,19 @@ class ClusterTables:
         else:
             del self.group_sizes[key]
 
-    def see(self, time: float | None) -> None:
+    def note_time(self, time: float | None) -> None:
         """Set `newest` to a time if it is later."""
         if time is not None and time > self.newest:
             self.newest = time
 
-    def _see_node(self, node: objects.Node) -> None:
+    def _note_node_times(self, node: objects.Node) -> None:
         created = node.metadata.creation_timestamp
         stamps = [
             stamp for condition in node.status.conditions for stamp in (condition.last_heartbeat_time, condition.last_transition_time)
         ]
         for stamp in (created, *stamps):
             if stamp is not None:
-                self.see(stamp.timestamp())
+                self.note_time(stamp.timestamp())
 
     def copy(self) -> ClusterTables:
         """A copy of the tables with rows in the same order."""

@@ -29,7 +29,7 @@ TIMED_INTERVAL = 5.0
 ANSWERS_PER_STEP = 16
 """Answers of policies that are worked out in one step of the event loop, some milliseconds; those that pods share count once."""
 STEP_PAUSE = 0.05
-"""Seconds between two such steps: other pods are scheduled meanwhile."""
+"""Seconds between two such steps, in which other pods are scheduled."""
 DELETED = "a member was deleted while the group was being bound"
 STOPPED = "placing the group was stopped before the bindings of all its members had begun"
 

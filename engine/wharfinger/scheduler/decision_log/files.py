@@ -267,7 +267,7 @@ def prune(path: Path, most: int) -> None:
 def opened(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     """Every file of a log, opened, in order: the finished ones and the one being written; of a finished file that is named, only that.
 
-    A log may grow while it is read: files that are finished meanwhile are read, files that are removed meanwhile are left out. Raises
+    A log may grow while it is read: files that are finished during the reading are read, files that are removed are left out. Raises
     UsageError if there is none.
     """
     path = path.resolve() if path.is_symlink() and path.is_file() else path

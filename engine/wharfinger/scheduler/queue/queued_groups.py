@@ -132,7 +132,7 @@ class QueuedGroups:
             self._forget(entry)
 
     def _forget(self, entry: QueuedGroup) -> None:
-        """Forget an entry without waiting members, if the group has no members at all."""
+        """Forget an entry without waiting members, if the group has no members."""
         if entry.key not in self.index and self._entries.get(entry.key) is entry:
             del self._entries[entry.key]
 

@@ -89,7 +89,7 @@ class Board(Protocol):
         """The nodes in a colouring; UnknownObject if there is no such colouring. `known` is the layout that the caller has."""
 
     def precompute(self, coloring: str) -> Iterator[None]:
-        """The steps of work that `picture` would do at once otherwise; other tasks run between two steps."""
+        """The work of `picture` in steps; other tasks run between two steps."""
 
     def parts(self) -> Iterator[tuple[str, Any] | None]:
         """The values that all pages show, by name; None for a step without a value. Other tasks run between two steps."""

@@ -11,7 +11,7 @@ Then regions are rearranged, while all other pods stay where they are or where t
 
 Everything else (affinity to pods, spreading, ports, volumes, what claims request together, policies that read pods or metrics) is in the
 chain only: a placement that the chain refuses is excluded, and the search continues. So a plan always holds. The models allow more than the
-chain does; therefore, where one has no solution at all, there is none.
+chain does; therefore, if one has no solution, there is none.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class _Search:
         return found if best is None or self._worse(best, found) else best
 
     def _proof(self, *, evicting: bool) -> _Fewest:
-        """NONE if there is no placement at all; otherwise the least evictions of each level, as far as they are known."""
+        """NONE if there is no placement; otherwise the least evictions of each level, as far as they are known."""
         task, _ = self._task(self._room.static, evicting=evicting)
         priority = {template: self._one[template].priority for template in task.size}
         task, kind_of = relaxed(task, {template: (priority[template], template in self._n_waiting) for template in task.size})
@@ -379,7 +379,7 @@ class _Search:
         return tuple(sorted({pod.priority for pod, _ in self._movable if pod.uid in self._evictable}, reverse=True))
 
     def _solved(self, model: Model, fixed: Solution, until: float) -> Optimal:
-        """The first solution of the model that the chain confirms; NONE only if the model has no solution at all."""
+        """The first solution of the model that the chain confirms; NONE only if the model has no solution."""
         refuses = Optimal(answer=Answer.UNKNOWN, why="the chain refuses every solution that the model had")
         while (left := until - time.monotonic()) > 0:
             status, solution = model.solve(left)

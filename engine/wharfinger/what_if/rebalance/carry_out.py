@@ -87,7 +87,7 @@ class NodeWrites(Protocol):
         """Cordons the node, or opens it, and sets these annotations (None: removes); `gone` if it no longer exists."""
 
 
-class Landing(Struct, frozen=True, kw_only=True):
+class CompletedMove(Struct, frozen=True, kw_only=True):
     """A move that was carried out: the replacement of the evicted pod, and its node."""
 
     move: Move
@@ -98,11 +98,11 @@ class Landing(Struct, frozen=True, kw_only=True):
 class CarriedOut(Struct, frozen=True, kw_only=True):
     """The steps of a plan that were done; `stopped` is the reason why the rest was not, `closed` are nodes that stay cordoned.
 
-    `evicted` is the number of pods that were evicted: one more than there are landings if the last one has no replacement on a node.
+    `evicted` is the number of pods that were evicted: one more than `completed` if the last one has no replacement on a node.
     `cancelled` is True if it stopped because its task was cancelled, which `stopped` then says.
     """
 
-    landings: tuple[Landing, ...]
+    completed: tuple[CompletedMove, ...]
     left: tuple[Move, ...]
     stopped: str | None
     closed: tuple[str, ...]
@@ -153,7 +153,7 @@ class PlanExecution:
         self._max_wait = max_wait
         self._report = report
         self._ours: set[str] = set()  # the nodes that are cordoned for the plan
-        self._landings: list[Landing] = []
+        self._completed: list[CompletedMove] = []
         self._ending: dict[str, PodView] = {}  # evicted pods that may still be there
         self._expected: dict[str, str] = {}  # the nodes of the last rehearsal, by the uid of the pod that moves there
         self._replacements: dict[str, tuple[PodView, str]] = {}  # by uid: of which pod, and its expected node
@@ -172,7 +172,7 @@ class PlanExecution:
         stopped = cordon_hint(left) if left else None
         cancelled = False
         if stopped is not None:
-            return CarriedOut(landings=(), left=tuple(moves), stopped=stopped, closed=())
+            return CarriedOut(completed=(), left=tuple(moves), stopped=stopped, closed=())
         try:
             for place, move in enumerate(moves):
                 if place == 0 or not self._is_as_expected(move):
@@ -191,9 +191,9 @@ class PlanExecution:
                 self._report(f"opening {wording.count(len(self._ours), 'cordoned node')}")
         finally:
             closed = await self._open_all()
-        done = len(self._landings)
+        done = len(self._completed)
         return CarriedOut(
-            landings=tuple(self._landings),
+            completed=tuple(self._completed),
             left=tuple(moves[done:]),
             stopped=stopped,
             closed=closed,
@@ -205,7 +205,7 @@ class PlanExecution:
         """The state in which a plan that is cancelled now leaves the cluster."""
         if self._leaving is None:
             return "no evicted pod is without a replacement"
-        was = "was" if self._evictions > len(self._landings) else "may have been"
+        was = "was" if self._evictions > len(self._completed) else "may have been"
         return f"pod {self._leaving.pod} {was} evicted, and its replacement is not waited for"
 
     async def undo(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -226,7 +226,7 @@ class PlanExecution:
         if others:
             return cordon_hint(others)
         closed = frozenset(snapshot.names[row] for row in np.flatnonzero(snapshot.unschedulable).tolist()) - self._ours
-        if self._exact and not self._landings and (why := self._unmovable(moves, draft)) is not None:
+        if self._exact and not self._completed and (why := self._unmovable(moves, draft)) is not None:
             return why
         try:
             self._evict_ending()
@@ -259,7 +259,7 @@ class PlanExecution:
             draft.back_to(0)
 
     def _was_changed(self) -> bool:
-        """True if the cluster has changed since the last call, otherwise than by the moves."""
+        """True if the cluster has changed since the last call, by anything except the moves."""
         return not all(map(self._is_planned, self._live.changes()))
 
     def _is_planned(self, change: Change) -> bool:
@@ -324,7 +324,7 @@ class PlanExecution:
         if decision.node is None:
             return f"pod {move.pod} would find no place: {decision.message}"
         as_planned = move.target in decision.equal_nodes
-        if (first or self._exact) and not as_planned and all(landing.node == landing.move.target for landing in self._landings):
+        if (first or self._exact) and not as_planned and all(done.node == done.move.target for done in self._completed):
             return f"pod {move.pod} would go to {decision.node}, not to {move.target} as planned"
         target = self._expected[move.uid] = move.target if as_planned else decision.node
         draft.place(decision.pod, target, decision.claims_at(target))
@@ -357,7 +357,7 @@ class PlanExecution:
         replacement = await self._replacement(pod, known)
         self._replacements[replacement.uid] = pod, self._expected[move.uid]
         self._leaving = None
-        self._landings.append(Landing(move=move, pod=replacement.key, node=replacement.node_name))
+        self._completed.append(CompletedMove(move=move, pod=replacement.key, node=replacement.node_name))
         elsewhere = "" if replacement.node_name == move.target else f", planned was {move.target}"
         self._report(f"{move.pod}: {move.source} → {replacement.node_name} ({replacement.key}{elsewhere})")
 

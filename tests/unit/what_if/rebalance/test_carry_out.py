@@ -124,7 +124,7 @@ def test_every_move_is_made_and_all_nodes_are_open_at_the_end(world, plan):
     reported = []
     done = carried_out(world, plan, report=reported.append)
     assert (done.stopped, done.closed, done.left) == (None, (), ())
-    assert [(landing.pod, landing.node) for landing in done.landings] == [("default/one-again", "c"), ("default/two-again", "c")]
+    assert [(done.pod, done.node) for done in done.completed] == [("default/one-again", "c"), ("default/two-again", "c")]
     assert world.closed() == set()
     assert [what for what, _ in world.writes].count("evict") == 2
     assert reported[0] == "default/one: a → c (default/one-again)"
@@ -133,7 +133,7 @@ def test_every_move_is_made_and_all_nodes_are_open_at_the_end(world, plan):
 def test_a_budget_that_refuses_for_a_while_is_waited_for(world, plan):
     world.refuse = [None, WriteFailed("budget"), WriteFailed("budget")]
     done = carried_out(world, plan)
-    assert (len(done.landings), done.stopped, world.closed()) == (2, None, set())
+    assert (len(done.completed), done.stopped, world.closed()) == (2, None, set())
 
 
 def test_an_eviction_whose_answer_was_lost_is_not_made_twice(world, plan):
@@ -147,7 +147,7 @@ def test_an_eviction_whose_answer_was_lost_is_not_made_twice(world, plan):
 
     world.evict = lost
     done = carried_out(world, plan)
-    assert (len(done.landings), done.stopped) == (2, None)
+    assert (len(done.completed), done.stopped) == (2, None)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_nothing_is_written_for_a_plan_that_no_longer_holds(world, plan, change,
     done = carried_out(world, plan)
     assert done.stopped is not None
     assert any(part in done.stopped for part in why.split("|")), done.stopped
-    assert (world.writes, done.landings, done.changed, world.closed()) == ([], (), False, already)
+    assert (world.writes, done.completed, done.changed, world.closed()) == ([], (), False, already)
 
 
 def test_a_change_half_way_stops_the_plan_and_opens_the_nodes(world, plan):
@@ -176,7 +176,7 @@ def test_a_change_half_way_stops_the_plan_and_opens_the_nodes(world, plan):
 
     world.before_write = before_write
     done = carried_out(world, plan)
-    assert [landing.node for landing in done.landings] == ["c"]
+    assert [done.node for done in done.completed] == ["c"]
     assert done.stopped == "pod default/two is gone, or being deleted"
     assert world.closed() == set()
 
@@ -201,7 +201,7 @@ def test_without_a_replacement_it_stops(world, plan):
     world.creates = False
     done = carried_out(world, plan)
     assert done.stopped == "pod default/one was evicted, and no replacement has a node after 300 s"
-    assert (done.landings, done.changed, world.closed()) == ((), True, set())
+    assert (done.completed, done.changed, world.closed()) == ((), True, set())
 
 
 def test_a_replacement_that_finds_no_node_stops_it_before_the_longest_wait(world, plan):
@@ -235,7 +235,7 @@ def test_a_node_that_cannot_be_uncordoned_is_reported(world, plan):
     world.before_write = before_write
     done = carried_out(world, plan)
     assert set(done.closed) == world.closed() != set()
-    assert len(done.landings) == 2
+    assert len(done.completed) == 2
 
 
 def test_nodes_that_a_killed_rebalance_left_cordoned_are_reported_and_uncordoned_and_no_others(world, plan):

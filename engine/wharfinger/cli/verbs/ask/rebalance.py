@@ -217,7 +217,7 @@ def _applied(  # noqa: PLR0913 — a plan, and where
 ) -> int:
     """Carries out the plan; returns the exit code."""
     done = _carry_out(chain, plan_options, moves, flags.kubeconfig, flags.context, max_wait, exact=exact)
-    streams.print_stderr(f"{len(done.landings)} of {wording.count(len(moves), 'move')} carried out")
+    streams.print_stderr(f"{len(done.completed)} of {wording.count(len(moves), 'move')} carried out")
     if done.closed:
         streams.print_stderr(f"still cordoned, open them with kubectl uncordon: {', '.join(done.closed)}")
     unchanged = "" if done.changed else "; nothing was changed"

@@ -343,7 +343,7 @@ class DeviceRule(AllocatingFilter):
         return [(left, among) for left, among in parts if among.any()]
 
     def _looks_at_claims(self, snapshot: Snapshot, rows: Rows) -> Mask:
-        """The rows on which claims matter at all: with claims of the user, or with resources left to claims."""
+        """The rows on which claims matter: with claims of the user, or with resources left to claims."""
         if not self._no_users:
             return np.ones(node_selection.row_count(snapshot, rows), np.bool_)
         found = np.zeros(node_selection.row_count(snapshot, rows), np.bool_)

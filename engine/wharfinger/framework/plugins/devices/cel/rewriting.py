@@ -202,7 +202,7 @@ _ENTRIES: Final = frozenset({"_?_:_", "_[_]", "_[?_]"})
 def guarded(call: tree.Message, make: tree.Maker) -> bytes | None:
     """The rewritten form of a comparison or of a look-up of a domain; None for other calls.
 
-    A comparison has the same answer but where a foreign value stands on its left. A domain that the device does not have is an empty map.
+    A comparison has the same answer except with a foreign value on its left. A domain that the device does not have is an empty map.
     """
     sides = list(tree.every(call, 3))
     if tree.text(call, 2) == "_[_]" and _is_by_domain(sides[0]):
