@@ -59,6 +59,18 @@ def test_who_cannot_bind_volumes_says_so():
     asyncio.run(story())
 
 
+def test_volumes_on_a_node_that_is_removed_are_not_waited_for():
+    async def story():
+        async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT)) as world:
+            await world.pass_time(1, step=0.25)
+            world.cluster.remove("Node", "a")
+            await world.pass_time(1, step=0.25)
+            assert "node a was removed before the pod's volumes were bound" in str(world.seen.failures)
+            assert list(world.scheduler.state.placements()) == []
+
+    asyncio.run(story())
+
+
 def test_a_provisioner_that_takes_the_node_away_is_not_waited_for():
     async def story():
         async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT)) as world:

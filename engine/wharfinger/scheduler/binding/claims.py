@@ -52,6 +52,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 POLL_SECONDS = 0.25
 """Seconds after which it is checked again whether claims are bound or devices ready, if the pod's device claims have not changed before."""
+VOLUMES_NOT_BOUND = "was removed before the pod's volumes were bound"
 WATCH_TIMEOUT = 30.0
 """Seconds after which the watch has to show a claim that was written."""
 
@@ -234,6 +235,8 @@ class DeviceClaims:
             if not self._cluster.state.is_placed(placement.pod.uid):
                 raise BindFailed("the pod was deleted while its devices were being prepared", gone=True)
             check()
+            if self._cluster.snapshot().row(placement.node) is None:
+                raise BindFailed(f"node {placement.node} was removed while the pod's devices were being prepared")
             for claim in claims:
                 limit = ready_by(claim, seconds)
                 if limit is not None and clock.now() > limit and not readiness(claim):
@@ -298,7 +301,7 @@ class VolumeBinds:
         snapshot = self._cluster.snapshot()
         row = snapshot.row(placement.node)
         if row is None:
-            raise BindFailed(f"node {placement.node} was removed before the pod's volumes were bound")
+            raise BindFailed(f"node {placement.node} {VOLUMES_NOT_BOUND}")
         fresh = [claim for claim in waiting if SELECTED_NODE not in claim.metadata.annotations]
         for claim, volume in volume_claims.chosen_on(fresh, snapshot, row):
             if volume is None:
@@ -319,6 +322,8 @@ class VolumeBinds:
             if not self._cluster.state.is_placed(placement.pod.uid):
                 raise BindFailed("the pod was deleted while its volumes were being bound", gone=True)
             check()
+            if self._cluster.snapshot().row(placement.node) is None:
+                raise BindFailed(f"node {placement.node} {VOLUMES_NOT_BOUND}")
             if clock.monotonic() >= ends_at:
                 raise BindFailed("timed out waiting for the pod's volumes to be bound")
             await clock.sleep(POLL_SECONDS)
