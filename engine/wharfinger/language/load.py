@@ -11,7 +11,7 @@ import os
 import posixpath
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -115,13 +115,23 @@ class TextSet(msgspec.Struct, kw_only=True):
             shared = authority.library(posixpath.basename(key))
             if shared is None:
                 return f"policies of a namespace import only {listed(name for name, _ in authority.libraries)}"
-            return parse(Source(name=key, text=shared), diagnostics) or "it has no declarations"
+            file, found = _parsed_library(key, shared)
+            for diagnostic in found:
+                diagnostics.add(diagnostic)
+            return file or "it has no declarations"
         needs.add(key)
         if not self.imports:
             return "this policy has no other files to import"
         if key not in self.texts:
             return f"there is no such {SUFFIX} file where this one comes from"
         return self._read(key, diagnostics) or "it has no declarations"
+
+
+@lru_cache(maxsize=64)
+def _parsed_library(name: str, text: str) -> tuple[ast.File | None, Diagnostics]:
+    """The syntax tree of a library that all namespaces may import, and what was found: many texts, each in a set of its own, import it."""
+    found = Diagnostics()
+    return parse(Source(name=name, text=text), found), found
 
 
 _IMPORT_HELP_OF_SET = "only files of the same folder or ConfigMap can be imported"

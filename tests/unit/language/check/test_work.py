@@ -9,7 +9,9 @@ from tests.work import calls
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.files import MAX_IMPORTS
 from wharfinger.language.load import TextSet
-from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.parse.parser import parse
+from wharfinger.language.report.diagnostics import Diagnostics, Source
+from wharfinger.language.semantics.authority import Authority
 
 DOUBLING = ["{0} and {0}", "{0} or {0}", "not ({0} or {0})", "({0} and pod.host_network) or {0}", "if {0} then {0} else {0}"]
 PLACES = [
@@ -63,3 +65,20 @@ def test_libraries_of_libraries_take_work_in_proportion_to_their_text():
 
     work(2)
     assert work(40) <= 2.2 * work(20)
+
+
+def test_a_library_of_namespaces_is_parsed_once_for_all_texts_that_import_it():
+    """Each text of a namespace is in a set of its own; a library may have findings, which each of them has."""
+    library = "".join(f"let x{i} = 3 + {i}\n" for i in range(300)) + "fitler x\n"
+    text = b'import "l.policy" as l\npolicy "p"\nfilter f { require node.pod_count < l.x1 }\n'
+    found = []
+
+    def check():
+        diagnostics = Diagnostics()
+        TextSet(texts={"p": text}, imports=False).check("p", CATALOGUE, diagnostics, Authority("shop", libraries=(("l.policy", library),)))
+        found.append([(d.code, d.message, d.span) for d in diagnostics])
+
+    first, second = calls(check), calls(check)
+    assert second < first - 0.9 * calls(lambda: parse(Source(name="l.policy", text=library), Diagnostics()))
+    assert found[0]
+    assert found[0] == found[1]
