@@ -54,6 +54,11 @@ _MAX_COMPILED = 64
 MAX_TEMPLATE_BYTES = 2**16
 """Bytes of JSON of the pods' template: what a decision about them costs grows with it, and the scheduler waits for each of up to 1,000."""
 
+MAX_BYTES_OF_LABELS = 2**24
+"""Bytes of labels, of all pods together, where each pod has labels of its own: decisions keep them several times."""
+BYTES_OF_LABEL = 100
+"""Bytes of memory of a label, in addition to its text."""
+
 REFRESH = 3.0
 """Fewest seconds between two answers to the same question."""
 
@@ -181,10 +186,30 @@ class Questions:
 def _expanded(plain: dict[str, Any], kind: type[objects.AnyObject], cluster: Objects) -> workloads.Expansion:
     """The pods of a workload, at most `MAX_PODS`; InvalidObject if it cannot be read, UsageError if there are more pods or claims."""
     workload = decode.convert(plain, kind)
+    _limit_own_labels(workload)
     try:
         return workloads.expand(Objects(by_kind={kind: (workload,)}), cluster, most=MAX_PODS)
     except InvalidObject as error:
         raise UsageError(f"{error}; set spec.replicas to the number to place") from error
+
+
+def _limit_own_labels(workload: objects.AnyObject) -> None:
+    """Raises UsageError for too many and too long labels where each pod has labels of its own, with its name or number."""
+    if isinstance(workload, objects.StatefulSet):
+        count, metadata = workload.spec.replicas, workload.spec.template.metadata
+        own = [metadata.labels]
+    elif isinstance(workload, objects.Job) and workload.spec.completion_mode == "Indexed":
+        count, metadata = workload.spec.parallelism, workload.spec.template.metadata
+        own = [metadata.labels, metadata.annotations]
+    else:
+        return
+    size = sum(BYTES_OF_LABEL + len(key) + len(value) for texts in own for key, value in texts.items())
+    most = MAX_BYTES_OF_LABELS // max(1, size)
+    if min(1 if count is None else count, MAX_PODS) > most:
+        raise UsageError(
+            f"each pod of a {objects.kind_of(workload)} has labels of its own, and those of the template are large: at most {most:,} such "
+            "pods are previewed; set spec.replicas to that number"
+        )
 
 
 def _of_class(pods: Sequence[objects.Pod], cluster: Objects) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import tracemalloc
 
 import pytest
 
@@ -197,3 +198,28 @@ def test_a_drain_is_previewed_for_those_alone_who_may_see_all_namespaces():
     judge = Judge()
     judge.rights = TenantRights(TenantPolicies.TRUSTED)
     assert question(judge, drain=["node-a"]).what_if.drain == ("node-a",)
+
+
+def of_labels(kind, workload, n_labels):
+    labels = {f"k{number}": "" for number in range(n_labels)}
+    return asked(kind, {**workload, "template": {**TEMPLATE, "metadata": {"labels": labels}}}, replicas=MAX_PODS)
+
+
+@pytest.mark.parametrize(("kind", "workload"), [("StatefulSet", {}), ("Job", {"completionMode": "Indexed"})], ids=["StatefulSet", "Job"])
+def test_labels_are_limited_where_each_pod_has_its_own(kind, workload):
+    """Such pods are templates of their own, and decisions keep the labels of each several times."""
+    assert len(of_labels(kind, workload, 150)) == MAX_PODS
+    with pytest.raises(
+        UsageError, match=r"each pod of a .* has labels of its own.* at most 32 such pods are previewed; set spec\.replicas"
+    ):
+        of_labels(kind, workload, 5000)
+
+
+@pytest.mark.parametrize("kind", ["Job", "Deployment", "ReplicaSet"])
+def test_large_labels_of_pods_of_one_template_are_kept_once(kind):
+    tracemalloc.start()
+    try:
+        assert len(of_labels(kind, {}, 5000)) == MAX_PODS
+        assert tracemalloc.get_traced_memory()[1] < 15_000_000
+    finally:
+        tracemalloc.stop()

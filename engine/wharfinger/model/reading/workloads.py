@@ -348,13 +348,14 @@ def _job(owner: objects.Job) -> Iterator[objects.AnyObject]:
     at_once = spec.parallelism
     if spec.completions is not None:
         at_once = min(1 if at_once is None else at_once, spec.completions)
-    indexed = spec.completion_mode == "Indexed"
+    names = {"batch.kubernetes.io/job-name": owner.metadata.name, "job-name": owner.metadata.name}
+    metadata = structs.replace(spec.template.metadata, labels={**spec.template.metadata.labels, **names})  # which all pods share
     for index in _count(owner, 0 if spec.suspend else at_once):
-        completion = {"batch.kubernetes.io/job-completion-index": str(index)} if indexed else {}
-        labels = {"batch.kubernetes.io/job-name": owner.metadata.name, "job-name": owner.metadata.name, **completion}
-        metadata = structs.replace(spec.template.metadata, annotations={**spec.template.metadata.annotations, **completion})
-        template = structs.replace(spec.template, metadata=metadata)
-        yield _from_template(owner, template, f"{owner.metadata.name}-{index}", labels=labels)
+        own = metadata
+        if spec.completion_mode == "Indexed":
+            completion = {"batch.kubernetes.io/job-completion-index": str(index)}
+            own = structs.replace(metadata, labels={**metadata.labels, **completion}, annotations={**metadata.annotations, **completion})
+        yield _from_template(owner, structs.replace(spec.template, metadata=own), f"{owner.metadata.name}-{index}")
 
 
 def _cron_job(owner: objects.CronJob) -> Iterator[objects.AnyObject]:
