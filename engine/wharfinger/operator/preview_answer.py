@@ -168,11 +168,16 @@ def worked_out(  # noqa: PLR0913, PLR0917 — as above
     _check_nodes(state.snapshot(), what_if, to_all=namespace is None)
     supposed = SupposedChanges(state)
     yield from added(supposed, what_if.nodes)
+    gates = {pod.uid: gate.text for pod in pods if (gate := decider.chain.gate(pod)) is not None}
+    free = [pod for pod in pods if pod.uid not in gates]
     if what_if.drain:
-        nodes, devices, miss, drained = yield from _drained(decider, supposed, what_if.drain, pods)
+        nodes, devices, miss, drained = yield from _drained(decider, supposed, what_if.drain, free)
     else:
-        nodes, devices, miss = yield from _placed(decider, state, pods)
+        nodes, devices, miss = yield from _placed(decider, state, free)
         drained = None
+    if gates:
+        nodes += [(pod.key, None) for pod in pods if pod.uid in gates]
+        miss = miss or Miss(message=cut(next(iter(gates.values())), 4000), rules=(), nearest=None)
     further = None
     if what_if.capacity and pods:
         further = FurtherCapacity(count=0, message=miss.message) if miss is not None else (yield from _further(decider, state, pods))

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.simulate.clusters import chain_of, pods_of, state_of
 from tests.unit.simulate.test_groups import RACK, cluster, members, pod_group
@@ -75,6 +76,17 @@ def test_the_live_state_is_left_alone():
 def answer_of(n_pods, state, namespace=None, **what_if):
     chain = assemble()
     return finished(answered(chain, state.snapshot(), pods_of(n_pods), (), namespace, WhatIf(**what_if))).status()
+
+
+@pytest.mark.parametrize("what_if", [{}, {"drain": ("node-00000",)}, {"capacity": True}])
+def test_pods_with_scheduling_gates_wait_as_in_a_dry_run(what_if):
+    gate = objects.PodSchedulingGate(name="quota")
+    pods = [PodView(replace(pod.object, spec=replace(pod.object.spec, scheduling_gates=(gate,)))) for pod in pods_of(3)]
+    status = finished(answered(assemble(), state_of(2).snapshot(), pods, (), None, WhatIf(**what_if))).status()
+    expected = dry_run(assemble(), state_of(2), pods)
+    assert (status["pods"], status["placed"], status["placements"]) == (3, expected.placed, [])
+    assert {status["message"]} == {result.message for result in expected.results}
+    assert status.get("further", 0) == 0
 
 
 def test_further_pods_are_counted():
