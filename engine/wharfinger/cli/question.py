@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
-import yaml
 from msgspec import Struct
 
 from wharfinger.cli import chosen_policies, live_cluster, options, streams
@@ -156,6 +155,8 @@ def rendered(output: Format, text: Callable[[], str], value: Callable[[], Mappin
     if output == "json":
         # indented by msgspec: json's own indentation takes five times as long
         return msgspec.json.format(json.dumps(plain(value()), ensure_ascii=False), indent=2) + "\n"
+    import yaml  # noqa: PLC0415 — the other formats do not need it
+
     return str(yaml.safe_dump(plain(value()), sort_keys=False, allow_unicode=True, width=MAX_LINE_LENGTH))
 
 

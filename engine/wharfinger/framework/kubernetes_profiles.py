@@ -119,8 +119,10 @@ def _notes(read: SchedulerConfiguration, found: chain_settings.Findings) -> None
 
 def only_document(path: str | Path, expected: str) -> dict[str, Any]:
     """The one mapping that a YAML file holds (`-` is standard input); `UsageError` names what was `expected`."""
+    from wharfinger.model.reading.yaml_text import parse_yaml  # noqa: PLC0415 — a parser that most commands do not need
+
     try:
-        documents = list(decode.parse_yaml(_content(path), unique_keys=True))
+        documents = list(parse_yaml(_content(path), unique_keys=True))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except decode.NotReadable as error:

@@ -22,7 +22,7 @@ from msgspec import Struct, field
 from yarl import URL
 
 from wharfinger.errors import UsageError
-from wharfinger.model.reading import decode
+from wharfinger.model.reading import decode, yaml_text
 
 if TYPE_CHECKING:
     from wharfinger.kube.official_client import Kubeconfig
@@ -53,7 +53,7 @@ def plain_access(path: str, context: str | None) -> Access | None:
     if not file.is_file():
         return None
     try:
-        documents = list(decode.parse_yaml(file.read_bytes()))
+        documents = list(yaml_text.parse_yaml(file.read_bytes()))
     except decode.NotReadable as error:
         raise ValueError(f"{path}: {error}") from error
     if len(documents) != 1 or not isinstance(documents[0], dict):

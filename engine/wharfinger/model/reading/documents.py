@@ -204,15 +204,21 @@ def split(stream: BinaryIO, *, yaml_likely: bool = False) -> Iterator[Document]:
 def _split_bytes(content: bytes, *, yaml_likely: bool) -> Iterator[Document]:
     content = content.removeprefix(b"\xef\xbb\xbf")
     if _FLOW_YAML.match(content) or content.lstrip()[:1] not in {b"{", b"["}:
-        yield from map(_plain_document, decode.parse_yaml(content))
+        yield from _of_yaml(content)
         return
     try:
         documents = _split_json(content)
     except NotReadable:
         if not yaml_likely and b"\n---" not in content:
             raise
-        documents = list(map(_plain_document, decode.parse_yaml(content)))
+        documents = list(_of_yaml(content))
     yield from documents
+
+
+def _of_yaml(content: bytes) -> Iterator[Document]:
+    from wharfinger.model.reading.yaml_text import parse_yaml  # noqa: PLC0415 — a parser that JSON does not need
+
+    return map(_plain_document, parse_yaml(content))
 
 
 def _split_json(content: bytes) -> list[Document]:

@@ -31,7 +31,7 @@ from starlette.types import Receive, Scope, Send
 from wharfinger.emit import Emit, Failed
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.ports import Clock
-from wharfinger.model.reading import decode
+from wharfinger.model.reading import decode, yaml_text
 from wharfinger.web import page_files
 from wharfinger.web.decisions import RESULTS
 from wharfinger.web.page_files import HEADERS
@@ -348,7 +348,7 @@ async def _pods(board: Board, request: Request) -> Response:
 async def _objects(_request: Request, body: bytes) -> Response:
     """The objects of a text, for a question about them. A page of another site cannot send this content type unasked."""
     try:
-        found = await asyncio.to_thread(lambda: list(decode.parse_yaml(body, unique_keys=True)))
+        found = await asyncio.to_thread(lambda: list(yaml_text.parse_yaml(body, unique_keys=True)))
         return page_files.fresh_json({"objects": found})
     except (decode.NotReadable, TypeError) as error:  # TypeError: a key that JSON does not have
         return PlainTextResponse(f"{error}\n", 400)

@@ -13,7 +13,8 @@ import msgspec
 
 from wharfinger.errors import UsageError
 from wharfinger.language.report.plain_values import plain
-from wharfinger.model.reading.decode import NotReadable, parse_yaml
+from wharfinger.model.reading.decode import NotReadable
+from wharfinger.model.reading.yaml_text import parse_yaml
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, Move, PlanOptions
 

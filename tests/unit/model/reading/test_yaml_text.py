@@ -2,11 +2,11 @@
 
 import pytest
 
-from wharfinger.model.reading import decode
+from wharfinger.model.reading import decode, yaml_text
 
 
 def parsed(text):
-    return list(decode.parse_yaml(text.encode()))
+    return list(yaml_text.parse_yaml(text.encode()))
 
 
 def billions():
@@ -46,10 +46,10 @@ def test_of_equal_keys_the_last_counts_unless_keys_are_to_be_unique():
 
     assert parsed(text) == [{"a": 1, "b": [{"c": 1, "d": 2}, {"c": 2}]}]
     with pytest.raises(decode.NotReadable, match='line 5: the key "c" is there twice'):
-        list(decode.parse_yaml(text.encode(), unique_keys=True))
+        list(yaml_text.parse_yaml(text.encode(), unique_keys=True))
 
 
 def test_keys_that_are_merged_in_may_be_said_again():
     text = "a: &x {b: 1}\nc: {<<: *x, b: 2}"
 
-    assert list(decode.parse_yaml(text.encode(), unique_keys=True)) == [{"a": {"b": 1}, "c": {"b": 2}}]
+    assert list(yaml_text.parse_yaml(text.encode(), unique_keys=True)) == [{"a": {"b": 1}, "c": {"b": 2}}]

@@ -1,0 +1,112 @@
+"""YAML read as plain values.
+
+Three points differ from the defaults of a YAML library. A date such as `2024-01-01` is text, as in Kubernetes. The fast parser in C builds
+nested values by unlimited recursion, so a hundred thousand brackets would crash the process; text that may be nested so deeply is measured
+first, event by event. With aliases a value can contain itself, or a few hundred bytes can expand to a billion values; both are rejected.
+
+A command that reads JSON alone starts sooner without this module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import yaml
+
+from wharfinger.model.reading.decode import MAX_DEPTH, NotReadable
+
+MAX_ALIASED = 1_000_000  # values of a document with aliases, each counted as often as it occurs after their expansion
+_NO_FILE = ' in "<unicode string>", line'  # the parser gets text; the caller adds the name of the file
+_ALIAS = re.compile(rb"(?:^|[\s\[{,:])\*[^\s*]")
+_DEEP_BLOCKS = re.compile(rb"(?:[-?:][ \t]+){64}|^ {256}", re.MULTILINE)
+
+
+def parse_yaml(content: bytes, *, unique_keys: bool = False) -> Iterator[Any]:
+    """The values of the documents in a YAML text, without empty ones; NotReadable if it is not YAML.
+
+    Of equal keys in one mapping the last counts. With `unique_keys` they are rejected; that is slow for megabytes of text.
+    """
+    try:
+        text = content.decode("utf-8")
+        if _may_be_deep(content) and _depth(text) > MAX_DEPTH:
+            raise NotReadable(f"values are nested more than {MAX_DEPTH} levels deep")
+        has_aliases = _ALIAS.search(content) is not None
+        for document in yaml.load_all(text, Loader=_UNIQUE_KEYS if unique_keys else _LOADER):
+            if has_aliases:
+                _measure(document, {})
+            if document is not None:
+                yield document
+    except UnicodeDecodeError:
+        raise NotReadable("neither JSON nor YAML: it is not UTF-8 text") from None
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+        raise NotReadable(f"not YAML: {' '.join(str(error).split())}".replace(_NO_FILE, " at line")) from None
+
+
+def _may_be_deep(content: bytes) -> bool:
+    """True if values may be nested too deeply: many open brackets (also those in text), dashes in a row, or spaces before a line."""
+    letters = np.frombuffer(content, dtype=np.uint8)
+    opening = np.isin(letters, np.frombuffer(b"[{", dtype=np.uint8)).astype(np.int32)
+    closing = np.isin(letters, np.frombuffer(b"]}", dtype=np.uint8)).astype(np.int32)
+    return bool(np.max(np.cumsum(opening - closing), initial=0) > MAX_DEPTH // 2) or _DEEP_BLOCKS.search(content) is not None
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > MAX_DEPTH:
+                break
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return deepest
+
+
+def _measure(value: Any, known: dict[int, tuple[int, int]], level: int = 1) -> tuple[int, int]:
+    """The number of values in a value and the number of its levels, with aliases expanded; `known` has earlier results by identity.
+
+    NotReadable if a limit is exceeded.
+    """
+    if not isinstance(value, dict | list):
+        return 1, 0
+    if id(value) not in known:
+        if level > MAX_DEPTH:
+            raise NotReadable(f"values are nested more than {MAX_DEPTH} levels deep, or an alias contains itself")
+        parts = [_measure(part, known, level + 1) for part in (value.values() if isinstance(value, dict) else value)]
+        known[id(value)] = 1 + sum(size for size, _ in parts), 1 + max((height for _, height in parts), default=0)
+    size, height = known[id(value)]
+    if size > MAX_ALIASED:
+        raise NotReadable(f"its aliases expand to more than {MAX_ALIASED:,} values; write out what is meant")
+    if level + height - 1 > MAX_DEPTH:
+        raise NotReadable(f"values are nested more than {MAX_DEPTH} levels deep")
+    return size, height
+
+
+def _construct_mapping(loader: Any, node: Any, deep: bool = False) -> dict[Any, Any]:
+    """The mapping of a YAML node; NotReadable if a key occurs twice."""
+    known: set[str] = set()
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        if isinstance(key, yaml.ScalarNode):
+            if key.value in known:
+                raise NotReadable(f'line {key.start_mark.line + 1}: the key "{key.value}" is there twice')
+            known.add(key.value)
+    mapping: dict[Any, Any] = super(_UNIQUE_KEYS, loader).construct_mapping(node, deep=deep)
+    return mapping
+
+
+def _make_loader() -> type[Any]:
+    """The fastest safe loader, without timestamps: Kubernetes reads `2024-01-01` in YAML as text."""
+    base: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in patterns if tag != "tag:yaml.org,2002:timestamp"]
+        for first, patterns in base.yaml_implicit_resolvers.items()
+    }
+    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+_LOADER = _make_loader()
+_UNIQUE_KEYS: type[Any] = type("UniqueKeys", (_LOADER,), {"construct_mapping": _construct_mapping})
