@@ -1,4 +1,4 @@
-"""The real kube-scheduler, as the measure of what is right."""
+"""The real kube-scheduler, as the reference for correct results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects as tests create them: small, valid, with what scheduling reads."""
+"""Objects for tests: small and valid, with the fields that scheduling reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies of a running `wharf run`: what they are written as, where they are mounted, and what came of them."""
+"""Policies of a running `wharf run`: their texts, the folder where they are mounted, and their status."""
 
 from __future__ import annotations
 

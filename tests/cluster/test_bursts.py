@@ -1,4 +1,4 @@
-"""Much at once: thousands of pods, nodes that vanish and come back, history that etcd has forgotten; nothing is kept of removed objects."""
+"""Bursts: thousands of pods, nodes that are removed and added again, compaction of etcd; removed objects leave nothing in memory."""
 
 import gc
 import multiprocessing

@@ -1,4 +1,4 @@
-"""A clock that is set while pods are scheduled: waits go by another clock, and what is written has the time that there is."""
+"""A clock that is set while pods are scheduled: waits use the monotonic clock, and written times are those of the set clock."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Several schedulers on one cluster: each binds its own pods, and leaves what the others have taken or were promised."""
+"""Several schedulers on one cluster: each binds its own pods, and respects the placements and nominations of the others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The control plane itself: what every other test here takes for granted."""
+"""The control plane of the tests works: the assumptions of all other tests here."""
 
 import json
 import os

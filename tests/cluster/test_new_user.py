@@ -1,4 +1,4 @@
-"""The way of a new user: write a policy in an editor, test it, see what it would change, install the chart with it, and see pods placed."""
+"""A new user: write a policy in an editor, test it, see what it would change, install the chart with it, and see pods placed."""
 
 import asyncio
 import os

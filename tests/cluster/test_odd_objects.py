@@ -1,4 +1,4 @@
-"""Objects that are too large, odd, or unreadable: the others continue, and nothing is dropped without a word."""
+"""Objects that are too large, odd, or unreadable: the others are processed, and each dropped object is reported."""
 
 import json
 

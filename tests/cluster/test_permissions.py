@@ -1,4 +1,4 @@
-"""The roles of deploy/ hold what the process needs, and nothing else."""
+"""The roles of deploy/ have the permissions that the process needs, and no others."""
 
 import collections
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Placing pods by load that a real Prometheus measures, and by nothing when it does not."""
+"""Pods are placed by the load that a real Prometheus measures, and without it when Prometheus is down."""
 
 import json
 import re

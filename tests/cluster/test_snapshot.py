@@ -1,4 +1,4 @@
-"""A snapshot of the moment, and what is decided on it, against the scheduler that runs for real."""
+"""Decisions on a snapshot are those of the running scheduler at that moment."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""A pod that fits nowhere is tried again as soon as what helps it happens, and not before."""
+"""An unschedulable pod is tried again after an event that may help it, and not before."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever people do to their files, each policy is what it was when it was last good."""
+"""After any edits of files, each policy in force is its last good version."""
 
 import asyncio
 import tempfile

@@ -1,4 +1,4 @@
-"""Whatever is in a file, the language answers with a policy or with findings, soon, and never with an exception."""
+"""Any file gives a policy or findings in bounded time, and never an exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue under any order of what may happen to it: no pod is lost, none is handed out twice, none is forgotten."""
+"""The queue under any order of events: no pod is lost, none is popped twice, none is forgotten."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

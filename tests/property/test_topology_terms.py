@@ -1,4 +1,4 @@
-"""Spread and affinity, counted along as pods and nodes come and go, are what a recount of every pod by the plain rules gives."""
+"""Spread and affinity, counted incrementally as pods and nodes change, equal a recount of every pod by the plain rules."""
 
 from __future__ import annotations
 

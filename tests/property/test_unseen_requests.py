@@ -1,4 +1,4 @@
-"""A burst between two samples does not herd: what the metric has not seen counts, pod by pod."""
+"""A burst between two samples does not go to one node: pods that the metric does not include yet count by their requests."""
 
 import msgspec
 import numpy as np

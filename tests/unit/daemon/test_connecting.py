@@ -1,4 +1,4 @@
-"""The first words with an API server: what waiting cures, and what it does not."""
+"""The first connection to an API server: errors that are waited out, and errors that end the start."""
 
 import asyncio
 

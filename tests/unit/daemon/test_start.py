@@ -1,4 +1,4 @@
-"""A start of `wharf run` does not import what it does not need."""
+"""`wharf run` does not import modules that it does not need."""
 
 import subprocess
 import sys

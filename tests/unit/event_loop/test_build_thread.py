@@ -1,4 +1,4 @@
-"""Policies are built in a thread: the scheduler rests meanwhile, but not forever, and afterwards everything is as it was."""
+"""Policies are built in a thread: the scheduler rests during the build, for a limited time, and the switch interval is restored."""
 
 import asyncio
 import sys

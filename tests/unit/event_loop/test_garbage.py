@@ -1,4 +1,4 @@
-"""Full collections wait for a idle moment, and what stays is not looked through; afterwards everything is as it was."""
+"""Full collections wait until the process is idle and skip frozen objects; at the end the settings of `gc` are restored."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""The page about parity with Kubernetes lists what there is."""
+"""The page about parity with Kubernetes lists every plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A capture is what the server had at one moment, without secrets."""
+"""A capture has the objects of the server at one moment, without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits grow, but not beyond what helps."""
+"""Backoffs grow up to a maximum."""
 
 import pytest
 

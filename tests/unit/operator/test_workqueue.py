@@ -1,4 +1,4 @@
-"""The workqueue: each key at most once, never lost, later and later after failures."""
+"""The workqueue: each key at most once, never lost, with growing backoffs after failures."""
 
 import asyncio
 

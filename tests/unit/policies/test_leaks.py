@@ -1,4 +1,4 @@
-"""A thousand reloads leave nothing behind."""
+"""A thousand reloads leak no memory."""
 
 import asyncio
 import gc

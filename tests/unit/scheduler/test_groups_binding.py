@@ -1,4 +1,4 @@
-"""Members of a group are bound together: what happens if one of them falls out on the way."""
+"""Members of a group are bound together: the result if one of them fails before that."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Groups in a cluster in which everything happens at once: what must hold at every moment, and once it is quiet."""
+"""Groups during many concurrent changes: the invariants at every moment, and after the changes."""
 
 import asyncio
 import random

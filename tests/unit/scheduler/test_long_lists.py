@@ -1,4 +1,4 @@
-"""A long list is taken over in short steps, and what it costs grows with its length."""
+"""A long list is processed in short steps, and its cost is linear."""
 
 import random
 import sys

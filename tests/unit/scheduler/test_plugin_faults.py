@@ -1,4 +1,4 @@
-"""Whatever a plugin of another package raises: the fault is its own, nothing stays assumed, and all other pods continue.
+"""After any exception of a third-party plugin, no pod stays assumed, and all other pods continue.
 
 The methods are those of the extension points, found as the fence finds them, so that a new one is tried as well.
 """

@@ -1,4 +1,4 @@
-"""Refreshers and what they are made for: samples that arrive, grow old, and are missed."""
+"""Refreshers: samples that arrive, become too old, and are missing."""
 
 import asyncio
 from itertools import pairwise

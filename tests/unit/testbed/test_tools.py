@@ -1,4 +1,4 @@
-"""A test whose program is missing is never passed over in CI, which installs what is missing first."""
+"""A test whose program is missing is never skipped in CI, which installs missing programs first."""
 
 import os
 import re

@@ -1,7 +1,7 @@
 """NodeUnschedulable and TaintToleration: pods stay off cordoned nodes and off nodes whose taints they do not tolerate.
 
-They prefer nodes with fewer taints of the effect PreferNoSchedule that they do not tolerate. Nodes repeat a handful of taint sets, so the
-tolerations are held against each distinct set once and the answer is gathered per node.
+They prefer nodes with fewer taints of the effect PreferNoSchedule that they do not tolerate. Many nodes have the same taints. So the
+tolerations are compared once with each distinct set of taints, and each node gets the result of its set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Frequent changes leave nothing behind in memory: texts, taints, keys of labels and topologies."""
+"""Frequent changes leak no memory: texts, taints, keys of labels and topologies."""
 
 from __future__ import annotations
 
