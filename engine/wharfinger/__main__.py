@@ -17,6 +17,7 @@ def main() -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # and is not ignored, as under nohup
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads for products of matrices; there are none here
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would search all installed packages for plugins of its own
     from wharfinger.cli import main as run  # noqa: PLC0415 — see above
 
     code = run()
