@@ -109,7 +109,7 @@ LINES = (
         fields={"pods": "their number"},
     ),
     LogLine(
-        event="log lines left out",
+        event="log lines dropped",
         level="warning",
         means="Log output stalled: 16 MiB were buffered, and later lines were dropped.",
         fields={"lines": "the number of dropped lines", "reason": "the reason in words"},

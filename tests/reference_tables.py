@@ -86,7 +86,7 @@ def metric_options() -> str:
         option = next(source.options[name] for source in SOURCES.values() if name in source.options)
         sources = ", ".join(f"`{source.name}`" for source in SOURCES.values() if name in source.options)
         rows.append((f"`{name}`", option.kind.value, _default(option), sources))
-    return table(("option", "type", "when left out", "of"), rows)
+    return table(("option", "type", "default", "of"), rows)
 
 
 def _default(option: Option) -> str:

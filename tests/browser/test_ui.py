@@ -292,7 +292,7 @@ def test_a_pod_that_waits_says_first_what_is_missing_and_what_would_have_to_chan
     wait_text(tab, "#detail .headline", "Fits on none of 60 nodes: Insufficient cpu")
     heads = tab.locator("#detail h3").all_inner_texts()
     assert heads == ["What would have to change", "Filters", "Decided before"]
-    assert "it would have to ask for at most" in tab.locator("#detail .card").first.inner_text()
+    assert "it would have to request at most" in tab.locator("#detail .card").first.inner_text()
     lefts = tab.locator("#detail .funnel .left").all_inner_texts()
     assert lefts == ["60 nodes left", "58 nodes left", "57 nodes left", "0 nodes left"]  # two are cordoned, one is tainted
     widths = tab.evaluate("[...document.querySelectorAll('#detail .funnel .fill')].map((fill) => fill.style.width)")
@@ -329,7 +329,7 @@ def test_a_node_says_what_stands_against_the_pod_that_was_looked_at(scheduler, v
     tab.locator("#detail .card button").first.click()
 
     wait_text(tab, "#detail", "For shop/huge: rejected by 1 filter")
-    wait_text(tab, "#detail .card", "it would have to ask for at most")
+    wait_text(tab, "#detail .card", "it would have to request at most")
     wait_text(tab, "#detail", "cpu: 900 wanted")
     wait_text(tab, "#detail", "Requested")
 

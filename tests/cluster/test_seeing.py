@@ -77,7 +77,7 @@ def test_decisions_are_logged_explained_and_made_again(control_plane, nodes, pod
 
         code, text, _ = wharf("explain", "pod", "too-big", "--url", running.url)
         assert code == 0
-        assert "it would have to ask for at most 8 of cpu, which is all that the node has" in text
+        assert "it would have to request at most 8 of cpu, which is all that the node has" in text
         code, text, _ = wharf("explain", "pod", "default/late-1", "--url", running.url)
         assert code == 0
         assert "as if it waited" in text

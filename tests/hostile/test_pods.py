@@ -169,7 +169,7 @@ def decided_second(cluster):
             PODS["labels for the node"](51),
             "the pod has 51 different labels in its requirements on its node; at most 50 are supported",
         ),
-        (PODS["ports"](501), "the pod asks for 501 host ports; at most 500 are supported"),
+        (PODS["ports"](501), "the pod has 501 host ports; at most 500 are supported"),
         (PODS["disks"](201), "the pod has 201 claims and disks; at most 200 are supported"),
         (PODS["volumes of claims"](201), "the pod has 201 claims and disks; at most 200 are supported"),
     ],

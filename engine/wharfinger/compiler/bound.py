@@ -224,7 +224,7 @@ class BoundPolicy:
         frame = self._frame
         if frame is None or frame.snapshot is not snapshot or (frame.rows is not rows and not _all_rows(frame.rows, rows)):
             if snapshot.strings is not self._strings:
-                raise ValueError("a bound policy was asked about another cluster")
+                raise ValueError("a bound policy was evaluated on another cluster")
             frame = self._frame = AtRows(snapshot, self._pod, rows, self._placed, self._points)
             self._registers = schedule.framed(self._start, frame)
         return frame

@@ -398,7 +398,7 @@ def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = N
             _report_operations_per_pod(selection, diagnostics, refused=restricted)
     if cost.asked > budget.asked and not restricted:
         first = next(selection for selection in cost.selections if selection.asked)
-        _refuse(diagnostics, first.span, f"asks {cost.asked:,} operations of every placed pod; {budget.asked:,} are allowed", _ASKED_HELP)
+        _refuse(diagnostics, first.span, f"takes {cost.asked:,} operations for every placed pod; {budget.asked:,} are allowed", _ASKED_HELP)
     if len(cost.selections) > budget.selections:
         span = cost.selections[budget.selections].span
         counts = f"counts {len(cost.selections):,} selections of pods; {budget.selections:,} are allowed"
@@ -412,15 +412,15 @@ def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = N
         _refuse(diagnostics, max(cost.rules, key=lambda rule: rule.kept).span, sentence, "functions of texts count most")
     if cost.counted > budget.counted:
         dearest_of_all = max(cost.selections, key=lambda selection: selection.counted)
-        sentence = f"asks {cost.counted:,} operations for each template of placed pods; {budget.counted:,} are allowed"
-        _refuse(diagnostics, dearest_of_all.span, sentence, f"this selection alone asks {dearest_of_all.counted:,}")
+        sentence = f"takes {cost.counted:,} operations for each template of placed pods; {budget.counted:,} are allowed"
+        _refuse(diagnostics, dearest_of_all.span, sentence, f"this selection alone takes {dearest_of_all.counted:,}")
     if cost.recounted > budget.recounted:
         again = max(cost.selections, key=lambda selection: selection.recounted)
         sentence = (
-            f"asks {cost.recounted:,} operations of each template of placed pods again when the pod to be placed has other values; "
+            f"takes {cost.recounted:,} operations for each template of placed pods again when the pod to be placed has other values; "
             f"{budget.recounted:,} are allowed"
         )
-        _refuse(diagnostics, again.span, sentence, f"this selection alone asks {again.recounted:,}: it compares with values of `pod`")
+        _refuse(diagnostics, again.span, sentence, f"this selection alone takes {again.recounted:,}: it compares with values of `pod`")
     if cost.instructions > budget.instructions:
         largest = max(cost.patterns, key=lambda pattern: pattern.instructions)
         sentence = f"has {cost.instructions:,} instructions of RE2 in its regular expressions; {budget.instructions:,} are allowed"
@@ -431,13 +431,13 @@ def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = N
 
 def _report_programs_of_pods(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost, budget: Budget) -> None:
     if cost.evicting > budget.evicting:
-        sentence = f"asks {cost.evicting:,} operations of a pod that may be evicted; {budget.evicting:,} are allowed"
+        sentence = f"takes {cost.evicting:,} operations for a pod that may be evicted; {budget.evicting:,} are allowed"
         _refuse(diagnostics, policy.victims[0].span, sentence, "`wharf check --cost` shows the cost of each part")
     if policy.group is not None and cost.grouping > budget.grouping:
-        sentence = f"asks {cost.grouping:,} operations of each pod to find its group; {budget.grouping:,} are allowed"
+        sentence = f"takes {cost.grouping:,} operations for each pod to find its group; {budget.grouping:,} are allowed"
         _refuse(diagnostics, policy.group.span, sentence, "functions of texts count most, here and in `for pods where`")
     elif policy.scope is not None and cost.scope > budget.grouping:
-        sentence = f"asks {cost.scope:,} operations of each pod to find whether it governs it; {budget.grouping:,} are allowed"
+        sentence = f"takes {cost.scope:,} operations for each pod to find out if the policy governs it; {budget.grouping:,} are allowed"
         _refuse(diagnostics, policy.scope.span, sentence, "functions of texts count most; test membership with `in […]`")
 
 

@@ -183,7 +183,9 @@ async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, wh
         async with Server(admission.application(), host, settings.port, certificate.context) as server, Tasks() as tasks:
             log.info("serving admission", url=server.url)
             if settings.any_caller:
-                log.warning("admission accepts any client", fix="name with admission.clientCaFile who signs the API server's certificate")
+                log.warning(
+                    "admission accepts any client", fix="set admission.clientCaFile to the CA of the API server's client certificate"
+                )
             judges.prepare()
             tasks.start(_followed(certificate, clock, log), "certificate")
             yield server

@@ -60,11 +60,11 @@ class AdmissionSettings(Part):
     def _callers_are_known(self) -> Self:
         if not self.any_caller and self.client_ca_file is None:
             raise ValueError(
-                "who may ask? name with clientCaFile who signs the certificate of the API server; "
-                "where it can have none, say anyCaller: true, and anybody who reaches the port may have texts judged"
+                "the webhook needs clientCaFile, the CA of the client certificate of the API server; "
+                "if the API server has none, set anyCaller: true, and any client that reaches the port may have texts checked"
             )
         if self.any_caller and (self.client_ca_file is not None or self.client_names):
-            raise ValueError("anyCaller asks for no certificate; leave it out, or clientCaFile and clientNames")
+            raise ValueError("anyCaller accepts clients without a certificate; remove it, or remove clientCaFile and clientNames")
         return self
 
 

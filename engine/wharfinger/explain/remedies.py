@@ -134,10 +134,10 @@ def _resources(pod: PodView, node: NodeView) -> Iterator[Pair]:
         amounts = (format_amount(resource, amount) for amount in (wanted, has, whole))
         detail = "{}: {} wanted, {} free of {}".format(resource, *amounts)
         if wanted > whole:
-            yield detail, f"it would have to ask for at most {format_amount(resource, whole)} of {resource}, which is all that the node has"
+            yield detail, f"it would have to request at most {format_amount(resource, whole)} of {resource}, which is all that the node has"
         else:
             more, most = format_amount(resource, wanted - has), format_amount(resource, max(has, 0))
-            yield detail, f"{more} of {resource} would have to become free, or the pod ask for at most {most}"
+            yield detail, f"{more} of {resource} would have to become free, or the pod request at most {most}"
     if free.get("pods", 0) < 1:
         detail = f"pods: {len(node.pods)} on the node, which takes {allocatable.get('pods', 0)}"
         yield detail, "a pod would have to leave the node: it has as many as it takes"

@@ -201,8 +201,8 @@ _ANNOTATIONS = Field(form=Form.TEXT, many=Many.BY_KEY, doc="Annotations.")
 _AGE = Field(form=Form.DURATION, doc="How long ago it was created.")
 
 DEVICE_FIELDS: Mapping[str, Field] = {
-    "driver": Field(form=Form.TEXT, doc="The driver; `gpu.example.com` when left out."),
-    "name": Field(form=Form.TEXT, doc="The name in its pool, which is the node; `gpu-0`, `gpu-1`, … when left out."),
+    "driver": Field(form=Form.TEXT, doc="The driver; default: `gpu.example.com`."),
+    "name": Field(form=Form.TEXT, doc="The name in its pool, which is the node; default: `gpu-0`, `gpu-1`, …."),
     "count": Field(form=Form.WHOLE, doc="How many devices like this there are; then numbers follow the name."),
     "attributes": Field(form=Form.ATTRIBUTE, many=Many.BY_KEY, doc="Attributes."),
     "versions": Field(form=Form.TEXT, many=Many.BY_KEY, doc="Attributes that are versions."),
@@ -210,10 +210,10 @@ DEVICE_FIELDS: Mapping[str, Field] = {
     "taints": Field(form=Form.TAINT, many=Many.LIST, doc="Taints, as kubectl writes those of nodes."),
 }
 NODE_FIELDS: Mapping[str, Field] = {
-    "cpu": Field(form=Form.AMOUNT, doc="Allocatable CPU; 8 when left out."),
-    "memory": Field(form=Form.AMOUNT, doc="Allocatable memory; 32Gi when left out."),
+    "cpu": Field(form=Form.AMOUNT, doc="Allocatable CPU; default: 8."),
+    "memory": Field(form=Form.AMOUNT, doc="Allocatable memory; default: 32Gi."),
     "ephemeral_storage": Field(form=Form.AMOUNT, doc="Allocatable local storage."),
-    "pods": Field(form=Form.WHOLE, doc="How many pods the node takes; 110 when left out."),
+    "pods": Field(form=Form.WHOLE, doc="How many pods the node takes; default: 110."),
     "resources": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Allocatable extended resources."),
     "capacity": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Capacity, where it differs from what is allocatable."),
     "labels": _LABELS,
@@ -226,13 +226,13 @@ NODE_FIELDS: Mapping[str, Field] = {
     "age": _AGE,
 }
 POD_FIELDS: Mapping[str, Field] = {
-    "namespace": Field(form=Form.TEXT, doc="Namespace; `default` when left out."),
+    "namespace": Field(form=Form.TEXT, doc="Namespace; default: `default`."),
     "namespace_labels": Field(form=Form.TEXT, many=Many.BY_KEY, doc="Labels of its namespace, for all pods of that namespace."),
     "labels": _LABELS,
     "annotations": _ANNOTATIONS,
     "requests": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Requests by resource."),
     "limits": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Limits by resource."),
-    "priority": Field(form=Form.WHOLE, doc="Priority; 0 when left out."),
+    "priority": Field(form=Form.WHOLE, doc="Priority; default: 0."),
     "priority_class": Field(form=Form.TEXT, doc="Name of the priority class."),
     "qos": Field(
         form=Form.TEXT,
@@ -247,7 +247,7 @@ POD_FIELDS: Mapping[str, Field] = {
     "host_ports": Field(form=Form.WHOLE, many=Many.LIST, doc="TCP ports of the node that the pod uses."),
     "images": Field(form=Form.TEXT, many=Many.LIST, doc="Images, one container each."),
     "devices": Field(form=Form.WHOLE, many=Many.BY_KEY, doc="How many devices of each driver a claim of the pod requests."),
-    "holds": Field(form=Form.TEXT, many=Many.LIST, doc="Names of the devices that a running pod has; the first free ones when left out."),
+    "holds": Field(form=Form.TEXT, many=Many.LIST, doc="Names of the devices that a running pod has; default: the first free ones."),
     "scheduler_name": Field(form=Form.TEXT, doc="The scheduler name of the pod."),
     "service_account": Field(form=Form.TEXT, doc="The pod's service account."),
     "age": _AGE,

@@ -129,11 +129,11 @@ def _limited(queries: Mapping[str, Query], limits: SignalLimits) -> Mapping[str,
         if asked[query.requester] >= limits.of_requester:
             whose = f"policy {query.requester.name}" if not query.requester.rank else f"namespace {query.requester.name}"
             refused = (
-                f"not asked: {whose} has {before[query.requester]} distinct queries, "
-                f"and {limits.of_requester} are asked (signals.queriesOfAsker)"
+                f"not sent: {whose} has {before[query.requester]} distinct queries, "
+                f"and {limits.of_requester} are allowed (signals.queriesOfAsker)"
             )
         elif asked.total() >= limits.of_all:
-            refused = f"not asked: all policies have {len(queries)} distinct queries, and {limits.of_all} are asked (signals.queries)"
+            refused = f"not sent: all policies have {len(queries)} distinct queries, and {limits.of_all} are allowed (signals.queries)"
         else:
             asked[query.requester] += 1
         found[key] = replace(query, refresh=max(query.refresh, limits.shortest_refresh), refused=refused)

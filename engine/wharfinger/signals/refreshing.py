@@ -329,7 +329,7 @@ class Signals:
         state = self._refreshers[metric.signal].state
         query, failure = state.query, state.failure
         slower = metric.refresh < query.refresh
-        note = f"asked for every {query.refresh:g} s, not every {metric.refresh:g} s (signals.minRefresh)" if slower else ""
+        note = f"queried every {query.refresh:g} s, not every {metric.refresh:g} s (signals.minRefresh)" if slower else ""
         found = self._suspensions.known.get((policy, metric.name, metric.signal))
         if found is None:
             return MetricStatus(policy=policy, name=metric.name, asked=False, note=note)

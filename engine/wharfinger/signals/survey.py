@@ -197,7 +197,7 @@ def _surveyed(  # noqa: PLR0913, PLR0917 — the parts of a finding
     if answer.found is not None:
         warnings += _warnings(metric, answer.found, state)
     if answer.failure is None and answer.seconds > slow:
-        warnings.append(f"the answer took {answer.seconds:.1f} s; it is asked for every {metric.refresh:g} s")
+        warnings.append(f"the answer took {answer.seconds:.1f} s; it is queried every {metric.refresh:g} s")
     return MetricSurvey(policy=policy, metric=metric, answer=answer, suspension=suspension, errors=errors, warnings=warnings)
 
 

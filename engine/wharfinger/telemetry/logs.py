@@ -132,7 +132,7 @@ def configure(
     """The logs, configured for `log()` and for `logging`; `write` is standard error unless given."""
     render = _json if format == "json" else _console if not sys.stderr.isatty() else _colored
     stamp = _stamps(now)
-    gap = {"level": "warning", "event": "log lines left out", "reason": "they were not read in time"}
+    gap = {"level": "warning", "event": "log lines dropped", "reason": "they were not read in time"}
     writer = LineWriter(write or _to_standard_error, gap=lambda missing: render({"time": stamp(), **gap, "lines": missing}))
     return Logs(writer, _Handler(writer, render, stamp), _LEVELS[level])
 

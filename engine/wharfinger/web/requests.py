@@ -98,7 +98,7 @@ def remote_refusal(request: Request, setting: str | None) -> Response:
     host = request.headers.get("host", "")
     allowing = " (kubectl port-forward does)" + f", or set `{setting}: true`" if setting else ""
     sentence = (
-        f"only for the machine itself, and this was asked from {client} for {host!r}; "
+        f"only for the machine itself, and this request came from {client} for {host!r}; "
         f"ask there for http://127.0.0.1 or http://localhost{allowing}"
     )
     return refusal(sentence, 403)

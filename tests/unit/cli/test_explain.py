@@ -85,7 +85,7 @@ def test_a_pod_of_a_snapshot_is_explained(wharf, cluster):
     code, out, _ = wharf("explain", "pod", "big", "--snapshot", cluster)
     assert code == 0
     assert "0/2 nodes are available" in out
-    assert "it would have to ask for at most 4 of cpu, which is all that the node has" in out
+    assert "it would have to request at most 4 of cpu, which is all that the node has" in out
 
 
 def test_a_bound_pod_of_a_snapshot_says_that_it_was_decided_again(wharf, cluster):

@@ -85,11 +85,11 @@ def test_who_may_ask_the_webhook_has_to_be_said(printed, wharf):
 
     status, _, said = wharf("config", "print", *flags)
     assert status == 2
-    assert "name with clientCaFile who signs the certificate of the API server" in said
+    assert "the webhook needs clientCaFile, the CA of the client certificate of the API server" in said
     assert printed(*flags, "--admission-any-caller")["admission"]["anyCaller"] is True
     status, _, said = wharf("config", "print", *flags, "--admission-any-caller", "--admission-client-ca=ca")
     assert status == 2
-    assert "anyCaller asks for no certificate" in said
+    assert "anyCaller accepts clients without a certificate" in said
 
 
 def test_what_is_printed_is_a_file_for_config(wharf, tmp_path):

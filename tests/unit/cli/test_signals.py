@@ -169,7 +169,7 @@ def test_a_slow_query_is_called_so(wharf, files, server):
     server.answer = slow
     run = check(wharf, files, server, "--slow", "0.05")
     assert run.code == 1
-    assert re.search(r"warning: the answer took [\d.]+ s; it is asked for every 15 s", run.out)
+    assert re.search(r"warning: the answer took [\d.]+ s; it is queried every 15 s", run.out)
 
 
 def test_as_json(wharf, files, server):

@@ -55,7 +55,7 @@ def test_the_explanation_of_a_waiting_pod_names_what_would_let_it_onto_the_neare
     assert found.explanation.node is None
     assert found.bound_to == ""
     assert ways(found) == {
-        "small": ("it would have to ask for at most 1 of cpu, which is all that the node has",),
+        "small": ("it would have to request at most 1 of cpu, which is all that the node has",),
         "busy": ("the pod would have to tolerate gpu=yes:NoSchedule, or the node lose that taint",),
         "shut": ("the node would have to be uncordoned (`kubectl uncordon shut`)",),
     }
@@ -65,7 +65,7 @@ def test_the_explanation_of_a_waiting_pod_names_what_would_let_it_onto_the_neare
 def test_amounts_that_have_to_become_free_are_named():
     running = running_on(node("n", cpu="4"), pod("big", cpu="3", nodeName="n"), pod("p", cpu="2"))
     [(_, [sentence])] = ways(explained(running, "default/p")).items()
-    assert sentence == "1 of cpu would have to become free, or the pod ask for at most 1"
+    assert sentence == "1 of cpu would have to become free, or the pod request at most 1"
 
 
 def test_a_selector_and_a_port_say_what_the_node_lacks():
@@ -102,7 +102,7 @@ def test_a_bound_pod_is_decided_about_again_as_if_it_waited():
     assert "default/p is bound to n1; this was decided again as if it waited" in str(found)
     assert "the same node again" in str(found)
     assert running.scheduler.state.is_placed("uid-p"), "the live state is untouched"
-    assert ways(found)["n2"] == ("1 of cpu would have to become free, or the pod ask for at most 3",)
+    assert ways(found)["n2"] == ("1 of cpu would have to become free, or the pod request at most 3",)
 
 
 def test_a_feasible_node_that_was_not_chosen_says_how_many_points_it_is_behind():

@@ -293,8 +293,8 @@ def test_the_queries_of_each_asker_are_limited_and_the_others_are_reported():
     assert logged_question(policies, limits) == ["a_0", "a_1", "b_0", "c_0", "c_1", "e_0"]
     refused = {query.text: query.refused for query in queries_of(policies, limits).values() if query.refused}
     assert refused.keys() == {"a_2", "d_0", "d_1"}
-    assert refused["a_2"] == "not asked: policy a has 3 distinct queries, and 2 are asked (signals.queriesOfAsker)"
-    assert refused["d_0"] == "not asked: namespace team has 4 distinct queries, and 2 are asked (signals.queriesOfAsker)"
+    assert refused["a_2"] == "not sent: policy a has 3 distinct queries, and 2 are allowed (signals.queriesOfAsker)"
+    assert refused["d_0"] == "not sent: namespace team has 4 distinct queries, and 2 are allowed (signals.queriesOfAsker)"
 
 
 def test_of_all_queries_those_of_the_cluster_come_first_and_then_one_of_each_namespace():
@@ -326,7 +326,7 @@ def test_the_state_of_a_metric_is_reported_as_of_now():
         eager = policy(metrics=TEMPLATE.format(refresh="1s"))
         scene.signals.follow([eager])
         reported = lambda: str(*scene.signals.metrics)  # noqa: E731 — said each time again
-        slower = "asked for every 5 s, not every 1 s (signals.minRefresh)"
+        slower = "queried every 5 s, not every 1 s (signals.minRefresh)"
         assert reported() == f"metric `load` waits for its first answer; {slower}"
         await scene.pass_(1)
         assert reported() == f"metric `load` is fresh on 2 of 2 nodes, samples are 0 s to 0 s old; {slower}"

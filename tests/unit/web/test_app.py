@@ -145,7 +145,7 @@ class TestDebug:
     def test_a_refusal_names_what_would_help(self):
         answer = asking(debug=Debug(cache=_report), client=FAR).get("/debug/cache", headers={"Host": "scheduler.example"})
         assert answer.text == (
-            "only for the machine itself, and this was asked from 192.0.2.7 for 'scheduler.example'; "
+            "only for the machine itself, and this request came from 192.0.2.7 for 'scheduler.example'; "
             "ask there for http://127.0.0.1 or http://localhost (kubectl port-forward does), or set `remoteDebugging: true`\n"
         )
 

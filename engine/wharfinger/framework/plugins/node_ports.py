@@ -43,7 +43,7 @@ class NodePorts(GroupedHints, FilterPlugin):
         """Skip for a pod without host ports; `Rejected` for one with more than `MAX_PORTS`."""
         n_ports = len(attempt.pod.host_ports)
         if n_ports > MAX_PORTS:
-            return Rejected((Reason(f"the pod asks for {n_ports:,} host ports; at most {MAX_PORTS} are supported", resolvable=False),))
+            return Rejected((Reason(f"the pod has {n_ports:,} host ports; at most {MAX_PORTS} are supported", resolvable=False),))
         return TakenPorts(attempt.pod) if attempt.pod.host_ports else SKIP
 
 

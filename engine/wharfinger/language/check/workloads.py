@@ -21,9 +21,9 @@ FIELDS: Final = {
     "cpu": "CPU: `cpu: 4cpu`",
     "memory": "memory: `memory: 16Gi`",
     "gpu": "how many devices: `gpu: 1`",
-    "milli": "thousandths of each device: `milli: 500`; 1000 when left out",
-    "model": 'models that will do: `model: "A100"` or `model: ["A100", "H100"]`; any when left out',
-    "weight": "how common such pods are: `weight: 12%`; 1 when left out",
+    "milli": "thousandths of each device: `milli: 500`; default: 1000",
+    "model": 'models that will do: `model: "A100"` or `model: ["A100", "H100"]`; default: any',
+    "weight": "how common such pods are: `weight: 12%`; default: 1",
 }
 """What an entry may say, with an example."""
 MAX_REQUESTS: Final = 500

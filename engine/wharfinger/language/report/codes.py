@@ -461,7 +461,7 @@ class Code(Enum):
     )
     L201 = Record(
         "always true",
-        "This requirement can never reject a node, whatever the pod, the node and the params are.",
+        "This requirement can never reject a node, for any pod, node and params.",
         Severity.WARNING,
     )
     L202 = Record(
