@@ -136,6 +136,8 @@ def not_json(error: Exception) -> str:
     """The reason why bytes are not JSON: `not JSON: …`."""
     if isinstance(error, UnicodeDecodeError):
         return "not UTF-8 text"
+    if isinstance(error, RecursionError):
+        return "not JSON that can be read: its values are nested too deeply"
     reason = str(error).removeprefix("JSON is malformed: ").partition(" - at ")[0]
     return f"not JSON: {'it ends too early' if reason == 'Input data was truncated' else reason}"
 

@@ -178,6 +178,7 @@ def test_a_broken_object_is_named_and_left_out_only_on_request(content):
         (b"k: \x00", "it is not UTF-8 text, as it has zero bytes"),
         (b'[1, "x"]', "f: item 0: it is not an object"),
         (b"[", "f: not JSON: it ends too early"),
+        (b"[" * 100_000 + b"]" * 100_000, "f: not JSON that can be read: its values are nested too deeply"),
         (b"{\x00", "zero bytes"),
         (as_json(kubectl_list(NODE, POD))[:120], "not JSON: it ends too early"),
         (as_json(kubectl_list(NODE, POD)).replace(b'"p1"', b'"p1'), "item 1, which starts at byte 138, is not JSON"),
