@@ -201,7 +201,7 @@ class Failures:
         self._ports.emit(Failed(f"pod {queued.pod.key}", error))
         self._queue.fail(queued)
         message = str(error) or type(error).__name__
-        may_be_bound = isinstance(error, BindFailed) and error.unknown
+        may_be_bound = isinstance(error, BindFailed) and (error.unknown or error.bound)
         self.report(queued, result="error", reason=SCHEDULER_ERROR, decided=decided, message=message, with_condition=not may_be_bound)
 
     def given_back(self, queued: QueuedPod, message: str, decided: DecisionSummary) -> None:

@@ -112,19 +112,18 @@ class Expander:
         return server
 
     async def _answer(self, request: bytes, context: Any) -> bytes:
-        began, result = time.monotonic(), "failed"
+        began, result, refusal = time.monotonic(), "failed", ""
         try:
             answer = self.best(request)
-        except InvalidObject as error:
-            result = "refused"
-            self._report(f"a request was refused: {error}")
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-            raise  # abort does not return
-        else:
             result = "answered"
-            return answer
+        except InvalidObject as error:
+            result, refusal = "refused", str(error)
         finally:
-            self._answered(result, time.monotonic() - began)
+            self._answered(result, time.monotonic() - began)  # before the answer is sent: whoever has it finds it counted
+        if refusal:
+            self._report(f"a request was refused: {refusal}")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, refusal)
+        return answer
 
 
 def _options(request: bytes) -> Sequence[Option]:

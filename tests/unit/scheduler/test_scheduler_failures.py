@@ -123,16 +123,31 @@ def test_an_answer_that_is_lost_after_the_bind_was_written_binds_once():
     asyncio.run(story())
 
 
-def test_a_pod_that_may_be_bound_gets_no_condition_that_says_otherwise():
+@pytest.mark.parametrize(
+    "second",
+    [
+        BindFailed("connection lost", unknown=True),
+        BindFailed("pods is forbidden"),
+        BindFailed("the API server is too busy"),
+        BindFailed("the pod is bound to b", retriable=False, bound=True),
+        "the node was removed",
+    ],
+    ids=str,
+)
+def test_a_pod_that_may_be_bound_gets_no_condition_that_says_otherwise(second):
     async def story():
         def lose(pod, node):
-            world.cluster.before_bind = world.cluster.after_bind = unreachable
-            unreachable(pod, node)
-
-        def unreachable(pod, node):
+            world.cluster.before_bind = refuse
+            if second == "the node was removed":
+                world.scheduler.sink.delete("Node", there)
             raise BindFailed("connection lost", unknown=True)
 
-        async with running(node("a")) as world:
+        def refuse(pod, node):
+            assert world.scheduler.state.is_assumed("uid-x")  # its place is not given away
+            raise second
+
+        there = node("a")
+        async with running(there) as world:
             world.cluster.put(pod("x"))
             world.cluster.lagging = True
             world.cluster.after_bind = lose

@@ -6,7 +6,7 @@ Members of a group wait for each other before Bind (`permits.BindTogether`).
 
 The pod is assumed on its node all the while. If anything fails, what was reserved is given back, the pod is forgotten and queued again. A
 bind without a response may have been written. The pod stays assumed while the watch has time to show it. The same bind is sent again; it
-names the pod's uid and the node, so repeating it is safe.
+names the pod's uid and the node, so repeating it is safe. A refusal of the repetition says nothing about the first request.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ class BindingCycle:
             raise BindFailed(f"node {placement.node} was removed before the pod was bound to it")
 
     async def _confirm(self, placement: Placement, failed: BindFailed) -> None:
-        """Return if a bind of unknown outcome turns out to have been written; `BindFailed` if not."""
+        """Return if a bind of unknown outcome turns out to have been written; `BindFailed` if that is not known in the end, or not so."""
         state, uid = self._cluster.state, placement.pod.uid
         for seconds in RECHECK_DELAYS:
             await self._ports.clock.sleep(seconds)
@@ -317,13 +317,13 @@ class BindingCycle:
                 if there is not None and there[1].node_name == placement.node:
                     return
                 raise BindFailed("the pod was bound to another node", bound=True)
-            self._check(placement)
             try:
+                self._check(placement)
                 await self._ports.binder.bind(placement.pod, placement.node)
             except BindFailed as again:
-                if not (again.unknown or again.bound):
+                if again.gone:
                     raise
-                failed = again
+                failed = again if again.bound else BindFailed(again.reason, unknown=True)
             else:
                 return
         raise failed
