@@ -348,12 +348,13 @@ class GroupCycle:
         key, terms = attempt.group.key, attempt.group.terms
         if self.reservations.holds(key):
             self.reservations.release()
+        names = {uid: placement.pod.name for uid, placement in placements.items()}
         together = self._binding.waiting(pod.uid for pod in attempt.group.placed)
         if together is None:
             needed = min(attempt.group.needed, len(placements))
-            together = BindTogether(key, placements, needed, terms.timeout, self._clock, self._binding.give_back)
+            together = BindTogether(key, names, needed, terms.timeout, self._clock, self._binding.give_back)
         else:
-            together.join(placements)
+            together.join(names)
         yield from self._start_bindings(attempt, placements, together)
         rejectors = yield from self._rejectors(attempt, answer.left)
         for number, placement in enumerate(placements.values()):

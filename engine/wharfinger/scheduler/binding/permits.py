@@ -7,7 +7,7 @@ none is bound before as many as the group needs may be bound.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from wharfinger.framework.extension import Permission, PermitPlugin, Placement, 
 from wharfinger.framework.ports import Clock
 from wharfinger.framework.prepared import Reason
 from wharfinger.framework.rules.policy_rules import PolicyPermit
+from wharfinger.language.report.wording import capped
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ ANSWERS_PER_STEP = 16
 """Answers of policies that are worked out in one step of the event loop, some milliseconds; those that pods share count once."""
 STEP_PAUSE = 0.05
 """Seconds between two such steps, in which other pods are scheduled."""
+MAX_NAMED = 3
+"""Members that are named in a message."""
 DELETED = "a member was deleted while the group was being bound"
 STOPPED = "placing the group was stopped before the bindings of all its members had begun"
 
@@ -267,7 +270,7 @@ class GivenBack(Exception):
 
 
 class BindTogether:
-    """Members of a group, by uid: none is bound before `needed` of them can be; they wait `timeout` seconds at most.
+    """Members of a group, their names by uid: none is bound before `needed` of them can be; they wait `timeout` seconds at most.
 
     They are those of one attempt, and those that are placed while these wait.
 
@@ -276,10 +279,10 @@ class BindTogether:
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 — what holds for the attempt
-        self, key: str, uids: Iterable[str], needed: int, timeout: float, clock: Clock, give_back: Callable[[str, str], object]
+        self, key: str, names: Mapping[str, str], needed: int, timeout: float, clock: Clock, give_back: Callable[[str, str], object]
     ) -> None:
         self._key = key
-        self._there = set(uids)
+        self._there = dict(names)
         self._ready: set[str] = set()
         self._needed = needed
         self._clock = clock
@@ -295,9 +298,9 @@ class BindTogether:
         """True while it is not known whether enough members can be bound."""
         return not self._answered.is_set()
 
-    def join(self, uids: Iterable[str]) -> None:
-        """Add members that are placed while the others wait."""
-        self._there.update(uids)
+    def join(self, names: Mapping[str, str]) -> None:
+        """Add members that are placed while the others wait, their names by uid."""
+        self._there.update(names)
 
     def arrived(self, uid: str) -> bool:
         """True if enough members can be bound, counting this one, or if that has become impossible."""
@@ -310,7 +313,8 @@ class BindTogether:
         """Return once enough members can be bound; raises `GivenBack` if that has become impossible."""
         self.arrived(uid)
         if not await until(self._answered, self._clock, self._ends_at - self._clock.monotonic()):
-            self._fail(f"only {len(self._ready)} of the {self._needed} members that are needed could be bound in time")
+            late = capped(sorted(name for uid, name in self._there.items() if uid not in self._ready), MAX_NAMED)
+            self._fail(f"only {len(self._ready)} of the {self._needed} members that are needed could be bound in time, without {late}")
         self.check()
 
     def check(self) -> None:
@@ -320,7 +324,7 @@ class BindTogether:
 
     def lost(self, uid: str, why: str) -> None:
         """Note that a member is not bound in this attempt."""
-        self._there.discard(uid)
+        self._there.pop(uid, None)
         self._ready.discard(uid)
         if len(self._there) < self._needed:
             self._fail(why)
@@ -328,7 +332,7 @@ class BindTogether:
     def _fail(self, why: str) -> None:
         if not self.failure:
             self.failure = why
-            for uid in self._there - self._ready:
+            for uid in self._there.keys() - self._ready:
                 self._give_back(uid, self._message)
         self._answered.set()
 
