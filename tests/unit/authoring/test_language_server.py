@@ -156,6 +156,7 @@ def test_a_message_that_is_too_long_or_cut_off_ends_the_server(sent, complaint):
 
 def test_every_request_has_an_answer_however_broken():
     start = {"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {}}}
+    half = {"uri": "file:///\ud800.policy", "languageId": "policy", "version": 1, "text": 'policy "\udfff"\n'}  # of a pair of code units
     broken = [
         {"id": 2, "method": "no/such"},
         {"id": 3, "method": "textDocument/hover", "params": {"x": 1}},
@@ -166,6 +167,7 @@ def test_every_request_has_an_answer_however_broken():
         b"null",
         {"id": [], "method": "no/such"},
         {"method": "no/such", "params": 3},
+        {"method": "textDocument/didOpen", "params": {"textDocument": half}},
     ]
     found = ended(b"".join(map(message, [start, *broken, {"id": 9, "method": "shutdown"}, {"method": "exit"}])))
     answers = [json.loads(part[part.index(b"{") :]) for part in found.stdout.split(b"Content-Length")[1:]]

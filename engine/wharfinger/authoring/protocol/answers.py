@@ -126,7 +126,17 @@ class Workspace:
 
 def name_of(uri: str) -> str:
     """The name of a document: its path, or its whole URI if it is not a file."""
-    return uris.to_fs_path(uri) or uri
+    path = uris.to_fs_path(uri)
+    return uri if not path or not _is_encodable(path) else path
+
+
+def _is_encodable(path: str) -> bool:
+    """False for a path that no file has: JSON may hold half of a pair of code units."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def uri_of(name: str) -> str:
