@@ -84,6 +84,10 @@ ACCEPT_BATCH = 32
 """Connections that are taken from the system before any of them is looked at."""
 REQUEST_SECONDS = 10.0
 """Seconds that a request may take to arrive, from its first byte (the first one: from the connection) to the end of its headers."""
+BODY_SECONDS = 60.0
+"""Seconds that the body of a request may take to arrive."""
+BYTES_AT_ONCE = 2**14
+"""Bytes that are read of a connection before other work: up to 2,700 chunks of one byte, or a hundred requests."""
 READ_TIMEOUT = 60.0
 """Seconds that an answer may wait for the client to read it."""
 
@@ -97,9 +101,15 @@ _NO_LINGER = struct.pack("ii", 1, 0)  # struct linger: no second
 
 
 class LimitedProtocol(H11Protocol):
-    """uvicorn's protocol with limits for the number of connections, for a request to arrive and for an answer to be read."""
+    """uvicorn's protocol with limits for the number of connections, for a request to arrive and for an answer to be read.
+
+    What arrives is read in portions, because parsing it takes much longer than receiving it.
+    """
 
     _deadline: asyncio.TimerHandle | None = None
+    _body_deadline: asyncio.TimerHandle | None = None
+    _next: asyncio.Handle | None = None
+    _unparsed: bytearray
     _unread: asyncio.TimerHandle | None = None
     _stopping: asyncio.Event
 
@@ -107,6 +117,7 @@ class LimitedProtocol(H11Protocol):
         """Closes the connection at once if there are too many."""
         super().connection_made(transport)
         self._stopping = asyncio.Event()
+        self._unparsed = bytearray()
         self.app_state = {**self.app_state, PEER_NAME: _common_name(transport), STOPPING: self._stopping}
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
@@ -115,12 +126,30 @@ class LimitedProtocol(H11Protocol):
             self._await_request()
 
     def data_received(self, data: bytes) -> None:
-        """Ends the deadline once the request is complete: answering may take longer."""
-        super().data_received(data)
+        """Parses the first portion, and the others after other work."""
+        self._unparsed += data
+        if self._next is None:
+            self._parse()
+
+    def _parse(self) -> None:
+        """Parses a portion; the deadline ends once the request is complete: answering may take longer."""
+        self._next = None
+        portion = bytes(self._unparsed[:BYTES_AT_ONCE])
+        del self._unparsed[:BYTES_AT_ONCE]
+        super().data_received(portion)
         if self.cycle is None or self.cycle.response_complete:
+            self._forget_body_deadline()
             self._await_request()
         else:
             self._forget_deadline()
+            self._await_body(more=self.cycle.more_body)
+        if self.transport.is_closing():
+            self._unparsed.clear()
+        elif self._unparsed:
+            self.transport.pause_reading()
+            self._next = self.loop.call_soon(self._parse)
+        elif not self.flow.read_paused:
+            self.transport.resume_reading()
 
     def shutdown(self) -> None:
         """Signals to running answers that the server stops, so that they may end early."""
@@ -130,7 +159,11 @@ class LimitedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancels the deadlines."""
         self._forget_deadline()
+        self._forget_body_deadline()
         self._forget_unread()
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -162,6 +195,17 @@ class LimitedProtocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _await_body(self, *, more: bool) -> None:
+        if not more:
+            self._forget_body_deadline()
+        elif self._body_deadline is None:
+            self._body_deadline = self.loop.call_later(BODY_SECONDS, self._give_up)
+
+    def _forget_body_deadline(self) -> None:
+        if self._body_deadline is not None:
+            self._body_deadline.cancel()
+            self._body_deadline = None
 
     def _forget_unread(self) -> None:
         if self._unread is not None:

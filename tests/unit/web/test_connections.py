@@ -8,9 +8,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tests.unit.web.test_server import app, get
 from wharfinger.web import server as connections
+from wharfinger.web.requests import with_body
 from wharfinger.web.server import Server
 
 PARTS = [b"", b"GET /healthz HTTP/1.1\r\nX-Half: a", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"]
@@ -61,6 +63,65 @@ def test_a_request_that_does_not_come_is_not_waited_for(monkeypatch, part):
             assert await ends(reader) == b""
 
     asyncio.run(main())
+
+
+POST = b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+async def length(_request, body):
+    return Response(f"{len(body)} bytes")
+
+
+def with_body_route():
+    return app(extra_routes=[Route("/body", with_body("application/json", 2**20, length), methods=["POST"])])
+
+
+def test_a_body_that_drips_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.2)
+
+    async def main():
+        async with Server(with_body_route(), "127.0.0.1", 0) as server, connected(server) as (reader, writer):
+            writer.write(POST)
+            ended = asyncio.create_task(ends(reader))
+            while not ended.done():
+                writer.write(b"1\r\na\r\n")
+                await asyncio.sleep(0.02)
+            assert ended.result() == b""
+
+    asyncio.run(main())
+
+
+def test_after_a_body_the_next_request_is_awaited_for_longer(monkeypatch):
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.2)
+
+    async def main():
+        async with Server(with_body_route(), "127.0.0.1", 0) as server, connected(server) as (reader, writer):
+            writer.write(POST + b"2\r\nab\r\n")
+            await asyncio.sleep(0.05)
+            writer.write(b"0\r\n\r\n")
+            assert b"2 bytes" in await reader.readuntil(b"bytes")
+            await asyncio.sleep(0.4)
+            writer.write(PARTS[2])
+            assert b"200 OK" in await reader.readuntil(b"ok")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("count", [1, 3000, 100_000])
+def test_many_small_parts_of_a_body_are_read_in_portions(monkeypatch, count):
+    parsed = []
+    read = H11Protocol.data_received
+    monkeypatch.setattr(H11Protocol, "data_received", lambda self, data: parsed.append(len(data)) or read(self, data))
+
+    async def main():
+        async with Server(with_body_route(), "127.0.0.1", 0) as server, connected(server) as (reader, writer):
+            for _ in range(2):
+                writer.write(POST + b"1\r\na\r\n" * count + b"0\r\n\r\n")
+                assert f"{count} bytes".encode() in await reader.readuntil(b"bytes")
+
+    asyncio.run(main())
+    assert sum(parsed) > 12 * count
+    assert max(parsed) <= connections.BYTES_AT_ONCE
 
 
 def test_half_a_second_request_is_not_waited_for_and_an_answer_is(monkeypatch):
