@@ -237,12 +237,23 @@ def keeps(compiled: CompiledPolicy, condition: str, with_policies: Sequence[Comp
 # ── all rules of a policy ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+MAX_SURVEYED = 100
+"""Scores and clauses of filters that are examined together: each of them is compared with all others."""
+
+
 def survey(compiled: CompiledPolicy) -> list[Answer]:
     """The verdicts about each rule of a policy being dead, and about each filter being implied by the others or rejecting every node.
 
     Where a clause rejects no node (the lint L201) or a filter every node (L202), the counterexample is a test that expects otherwise.
+    Raises UsageError for more than `MAX_SURVEYED` scores and clauses.
     """
     policy = compiled.policy
+    count = len(policy.scores) + sum(len(rule.clauses) for rule in policy.filters)
+    if count > MAX_SURVEYED:
+        raise UsageError(
+            f"policy {compiled.name} has {count:,} scores and clauses of filters; at most {MAX_SURVEYED} are examined together. "
+            "Name a statement, for example --dead with the name of a rule"
+        )
     side, _ = _side(compiled, {})
     found: list[Answer] = []
     alive = []

@@ -310,3 +310,13 @@ def test_lets_that_double_are_compared_without_being_written_out():
     rule = "score s = count(pods where it.priority > 3 and a25, on: node) normalize minmax\n"
     policy = compiled(f'policy "p"\nlet a0 = pod.priority > 3\n{chain}{rule}')
     assert statements.same_as(policy, policy).verdict is Verdict.PROVED
+
+
+@pytest.mark.parametrize("rules", ["filter f{0} {{ require node.pod_count < {0} }}", "score s{0} = node.pod_count + {0} normalize minmax"])
+def test_more_rules_than_are_compared_with_each_other_are_not_examined_together(rules):
+    """Whoever opens a pull request chooses the policy that a pipeline examines."""
+    many = compiled("\n".join(['policy "p"', *(rules.format(number) for number in range(101))]))
+    with pytest.raises(
+        UsageError, match=r"policy p has 101 scores and clauses of filters; at most 100 are examined together\. Name a statement"
+    ):
+        statements.survey(many)
