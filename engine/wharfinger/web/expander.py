@@ -137,7 +137,8 @@ def _options(request: bytes) -> Sequence[Option]:
 def _group(option: Option) -> NodeGroup:
     node = decode.convert(dict(option.node or {}), objects.Node)
     pods = [decode.convert(_pending(pod), objects.Pod) for pod in option.pods]
-    return NodeGroup(name=option.name, node=node, count=max(1, option.count), pods=tuple(map(PodView, pods)))
+    most = max(1, len(pods))  # further nodes would be empty
+    return NodeGroup(name=option.name, node=node, count=min(max(1, option.count), most), pods=tuple(map(PodView, pods)))
 
 
 def _pending(pod: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tests.cluster.programs import free_ports
 from tests.tools import needs
 from tests.unit.compiler.texts import compiled
 from tests.unit.web.expander_requests import request
+from tests.work import calls
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
@@ -93,6 +94,16 @@ def test_fewer_nodes_are_better(ask):
     chosen, lines = ask([("four", 4, node(cpu="8"), waiting), ("one", 1, node(cpu="8"), waiting)])
     assert chosen == ["one"]
     assert lines[0].endswith("chosen: fewer nodes")
+
+
+def test_a_group_grows_by_no_more_nodes_than_there_are_pods(ask):
+    """Further nodes would be empty, and making two billion of them would never end."""
+    waiting = pods(3, cpu="3")
+    found = []
+    assert calls(lambda: found.append(ask([("huge", 2**31 - 1, node(cpu="4"), waiting)])), most=500_000)
+    chosen, lines = found[0]
+    assert chosen == ["huge"]
+    assert lines[0].startswith("huge: 3 of 3 pods on 3 new nodes")
 
 
 def test_a_group_without_a_node_is_left_out(ask):
