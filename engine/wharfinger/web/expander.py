@@ -130,7 +130,7 @@ def _options(request: bytes) -> Sequence[Option]:
     """The options of a request; InvalidObject if it cannot be read."""
     try:
         return _decoded(request)
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, OSError) as error:  # OSError for a time beyond what the machine knows
         raise InvalidObject(f"the request cannot be read: {error}") from error
 
 

@@ -118,6 +118,15 @@ def test_a_request_that_cannot_be_read_is_refused(content):
         Expander(assemble(), ClusterState(0.0), lambda _line: None).best(content)
 
 
+@pytest.mark.parametrize("seconds", [2**50, 2**62, -(2**63)])
+def test_a_time_that_no_machine_knows_is_refused(seconds):
+    asked = message_class("BestOptionsRequest")()
+    asked.nodeMap["a"].metadata.creationTimestamp.seconds = seconds
+    asked.options.add(nodeGroupId="a", nodeCount=1)
+    with pytest.raises(InvalidObject, match="cannot be read"):
+        Expander(assemble(), ClusterState(0.0), [].append).best(asked.SerializeToString())
+
+
 def self_signed(folder):
     """A certificate for 127.0.0.1."""
     chain, key = folder / "tls.crt", folder / "tls.key"
