@@ -194,21 +194,13 @@ class Connection:
         seconds = timeout or self.limits.request_timeout
         asked = _Request(method=method, path=path, params=params, body=body, content_type=content_type, seconds=seconds, before=before)
 
-        async def ask(authorization: str | None) -> bytes:
-            if urgent:
-                before()
-                return await self._request(asked, authorization)
-            async with self._slots:
-                before()
-                return await self._request(asked, authorization)
-
         refused = await self.credentials.authorization()
         try:
-            return await ask(refused)
+            return await self._request(asked, refused, urgent)
         except refusals.Unauthorized:
             if not await self.credentials.renew(refused):
                 raise
-        return await ask(await self.credentials.authorization())
+        return await self._request(asked, await self.credentials.authorization(), urgent)
 
     @asynccontextmanager
     async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -244,7 +236,19 @@ class Connection:
             await self.credentials.renew(authorization)
             raise
 
-    async def _request(self, asked: _Request, authorization: str | None) -> bytes:
+    async def _request(self, asked: _Request, authorization: str | None, urgent: bool) -> bytes:
+        """The body of the answer, after waiting for a free connection unless the request is `urgent`."""
+        if urgent:
+            asked.before()
+            return await self._exchange(asked, authorization)
+        await self._slots.acquire()
+        try:
+            asked.before()
+            return await self._exchange(asked, authorization)
+        finally:
+            self._slots.release()
+
+    async def _exchange(self, asked: _Request, authorization: str | None) -> bytes:
         status, began = 0, time.monotonic()
         try:
             if asked.body is None or self._writes is None:

@@ -180,6 +180,7 @@ class Exchanges:
         self._head = f" HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n{head}"
         self._loop = asyncio.get_running_loop
         self._timer: asyncio.TimerHandle | None = None
+        self._expires_at = math.inf
         self._idle: deque[_Channel] = deque()
         self._open: set[_Channel] = set()
         self._first: asyncio.Future[None] | None = None  # done with the first answer, or failure
@@ -205,30 +206,31 @@ class Exchanges:
         credentials = "" if authorization is None else f"Authorization: {authorization}\r\n"
         head = f"{method} {self._prefix}{path}{self._head}{credentials}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         request = head.encode("latin-1") + body
-        deadline = self._loop().time() + seconds
-        channel = self._idle_one()
+        now = self._loop().time()
+        deadline = now + seconds
+        channel = self._idle_one(now)
         if channel is not None:
-            return await self._answer(channel, request, deadline)
+            return await self._answer(channel, request, now, deadline)
         first = await self._first_alone(deadline)
         try:
             async with asyncio.timeout_at(deadline):
-                channel = self._idle_one() or await self._connect()
+                channel = self._idle_one(self._loop().time()) or await self._connect()
             try:
                 before()
             except BaseException:
                 self._idle.append(channel)
                 raise
-            answer = await self._answer(channel, request, deadline)
+            answer = await self._answer(channel, request, self._loop().time(), deadline)
             self._session = channel.new_session or self._session
             return answer
         finally:
             if first is not None:
                 first.set_result(None)
 
-    async def _answer(self, channel: _Channel, request: bytes, deadline: float) -> Answer:
+    async def _answer(self, channel: _Channel, request: bytes, asked_at: float, deadline: float) -> Answer:
         """The answer to a request on a connection, which is idle or closed after that."""
-        asked_at = self._loop().time()
-        self._expire_at(deadline)
+        if deadline < self._expires_at:
+            self._expire_at(deadline)
         try:
             answer = await channel.ask(request, deadline)
         except BaseException:
@@ -262,14 +264,14 @@ class Exchanges:
             await asyncio.wait(gone, timeout=_CLOSE_TIMEOUT)
 
     def _expire_at(self, deadline: float) -> None:
-        """End requests that have no answer at this time of the loop; one timer serves all connections."""
-        if self._timer is None or deadline < self._timer.when():
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop().call_at(deadline, self._expire)
+        """End requests that have no answer at this time of the loop, before the time so far; one timer serves all connections."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._expires_at = deadline
+        self._timer = self._loop().call_at(deadline, self._expire)
 
     def _expire(self) -> None:
-        self._timer = None
+        self._timer, self._expires_at = None, math.inf
         now = self._loop().time()
         for channel in tuple(self._open):
             channel.expire(now)
@@ -277,9 +279,8 @@ class Exchanges:
         if following < math.inf:
             self._expire_at(following)
 
-    def _idle_one(self) -> _Channel | None:
+    def _idle_one(self, now: float) -> _Channel | None:
         """The connection used last; connections that were idle for long are closed."""
-        now = asyncio.get_running_loop().time()
         while self._idle:
             channel = self._idle.pop()
             if channel.is_open and now - channel.used_at < _IDLE_SECONDS:
@@ -386,7 +387,8 @@ class _Channel(asyncio.BufferedProtocol):
             self._send(self._tls.take())  # the alert with the reason
             self._break_off(error)
             return
-        self._send(self._tls.take())
+        if answered := self._tls.take():
+            self._send(answered)
         if self._tls.is_ready and not self._ready.done():
             self._ready.set_result(None)
         if content:
