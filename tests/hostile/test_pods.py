@@ -97,6 +97,7 @@ def cluster(n_nodes):
 
 
 def work(manifest, n_nodes):
+    decide(cluster(1), manifest)  # NumPy imports some modules at their first use
     snapshot, decider = cluster(n_nodes).snapshot(), Decider(chain.assemble())
     decider.decide(snapshot, case.pending({"pod": pod()}))
     asked = case.pending({"pod": manifest})
