@@ -5,23 +5,19 @@
     metrics.read(Metric.PENDING_PODS, lambda: {("active",): 3})
 
 Values that exist already (queue lengths, sizes, revisions) are computed at scrape time. Requests and work queues have the metric names of
-client-go. A pod has eight observations of histograms, so these are counted here: prometheus-client calls five functions for each.
+client-go.
 """
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from itertools import accumulate
 from urllib.parse import urlsplit
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from wharfinger.emit import Handlers
 from wharfinger.kube.connection import RequestAnswered
@@ -73,59 +69,6 @@ class Metrics:
         self._readings.add(metric, reading)
 
 
-class Series:
-    """The observations of a histogram with one set of labels; `counts` has one number for each of `bounds`. For one thread."""
-
-    __slots__ = ("_bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self.counts = [0] * len(bounds)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        """Counts a value in the first bucket that it fits in."""
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
-
-
-class Histogram(Collector):
-    """A declared histogram: a series for each set of labels that was asked for, and one if it has no labels."""
-
-    def __init__(self, declared: Declaration, registry: CollectorRegistry) -> None:
-        self._declared = declared
-        self._bounds = (*declared.buckets, math.inf)
-        self._names = tuple(map(floatToGoString, self._bounds))
-        self._series: dict[tuple[str, ...], Series] = {}
-        if not declared.labels:
-            self.labels()
-        registry.register(self)
-
-    def labels(self, *values: str) -> Series:
-        """The series with these values of the labels, in the order in which they are declared."""
-        if len(values) != len(self._declared.labels):
-            raise ValueError(f"{self._declared.name} has the labels {self._declared.labels}, not {values}")
-        return self._series.setdefault(values, Series(self._bounds))
-
-    def observe(self, value: float) -> None:
-        """Counts a value, if the histogram has no labels."""
-        self.labels().observe(value)
-
-    def describe(self) -> Iterator[HistogramMetricFamily]:
-        """The histogram without values."""
-        yield self._family()
-
-    def collect(self) -> Iterator[HistogramMetricFamily]:
-        """The histogram with all series."""
-        family = self._family()
-        for labels, series in self._series.items():
-            family.add_metric(labels, list(zip(self._names, accumulate(series.counts), strict=True)), series.total)
-        yield family
-
-    def _family(self) -> HistogramMetricFamily:
-        return HistogramMetricFamily(self._declared.name, self._declared.help, labels=self._declared.labels)
-
-
 class Readings(Collector):
     """The gauges that are read when the registry is scraped. A reading that fails leaves its values out and calls `failed`."""
 
@@ -159,7 +102,7 @@ class Readings(Collector):
 
 def _made(declared: Declaration, registry: CollectorRegistry) -> Counter | Histogram:
     if declared.kind is Kind.HISTOGRAM:
-        return Histogram(declared, registry)
+        return Histogram(declared.name, declared.help, declared.labels, registry=registry, buckets=declared.buckets)
     return Counter(declared.name, declared.help, declared.labels, registry=registry)
 
 

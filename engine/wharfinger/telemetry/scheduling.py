@@ -142,15 +142,15 @@ class SchedulingTelemetry:
         self._incoming = cache(counter(Metric.INCOMING_PODS).labels)
         self._errors = cache(counter(Metric.ERRORS).labels)
         self._plugin_faults = cache(counter(Metric.PLUGIN_FAULTS).labels)
-        self._algorithm = histogram(Metric.ALGORITHM_DURATION).labels()
-        self._tries = histogram(Metric.POD_ATTEMPTS).labels()
+        self._algorithm = histogram(Metric.ALGORITHM_DURATION)
+        self._tries = histogram(Metric.POD_ATTEMPTS)
         self._flushed = counter(Metric.FLUSHED)
         self._late = counter(Metric.SCHEDULED_AFTER_FLUSH)
         self._preemptions = counter(Metric.PREEMPTION_ATTEMPTS)
-        self._victims = histogram(Metric.PREEMPTION_VICTIMS).labels()
+        self._victims = histogram(Metric.PREEMPTION_VICTIMS)
         self._group_attempts = cache(counter(Metric.GROUP_ATTEMPTS).labels)
         self._group_seconds = cache(histogram(Metric.GROUP_ATTEMPT_DURATION).labels)
-        self._group_algorithm = histogram(Metric.GROUP_ALGORITHM_DURATION).labels()
+        self._group_algorithm = histogram(Metric.GROUP_ALGORITHM_DURATION)
         self.handlers: Handlers = {
             AttemptEnded: self._attempted,
             GroupAttemptEnded: self._group_attempted,

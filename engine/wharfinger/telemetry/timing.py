@@ -35,7 +35,7 @@ class LoopSteps:
     def __init__(self, metrics: Metrics, sleep: Callable[[float], Awaitable[None]], timer: Callable[[], float] = time.perf_counter) -> None:
         self._sleep = sleep
         self._timer = timer
-        self._steps = metrics.histogram(Metric.LOOP_STEPS).labels()
+        self._steps = metrics.histogram(Metric.LOOP_STEPS)
         self._longest = self._longest_before = 0.0
         self._since = timer()
         metrics.read(Metric.LOOP_LONGEST_STEP, lambda: {(): self.longest})

@@ -1,9 +1,7 @@
 """The declared metrics, and their exposition."""
 
-import random
 import re
 
-import prometheus_client
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
@@ -11,7 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from wharfinger.telemetry.declarations import Kind, Metric
-from wharfinger.telemetry.metrics import Histogram, Metrics
+from wharfinger.telemetry.metrics import Metrics
 
 # pkg/scheduler/metrics/metrics.go and component-base/metrics/prometheus, Kubernetes 1.36: labels; first, last and number of buckets
 KUBERNETES = {
@@ -135,25 +133,3 @@ def test_the_process_reports_its_state():
     text = generate_latest(Metrics(CollectorRegistry()).registry).decode()
     for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "python_gc_collections_total"):
         assert re.search(rf"^{name}\b", text, re.MULTILINE)
-
-
-@pytest.mark.parametrize("metric", [metric for metric in Metric if metric.declaration.kind is Kind.HISTOGRAM])
-def test_a_histogram_is_exposed_as_by_the_library(metric):
-    prometheus_client.disable_created_metrics()
-    declared, ours, theirs = metric.declaration, CollectorRegistry(), CollectorRegistry()
-    library = prometheus_client.Histogram(declared.name, declared.help, declared.labels, registry=theirs, buckets=declared.buckets)
-    histogram, chance = Histogram(declared, ours), random.Random(1)
-    for _ in range(200):
-        value = chance.choice([*declared.buckets, 10 * chance.random(), -1.0, 0.0, 1e9])
-        labels = [chance.choice(["a", "b"]) for _ in declared.labels]
-        for each in (library, histogram):
-            (each.labels(*labels) if labels else each).observe(value)
-
-    for names in ([f"{declared.name}_count"], [f"{declared.name}_bucket", f"{declared.name}_sum"]):
-        assert generate_latest(ours.restricted_registry(names)) == generate_latest(theirs.restricted_registry(names)) != b""
-    assert openmetrics.generate_latest(ours) == openmetrics.generate_latest(theirs)
-
-
-def test_a_histogram_is_asked_for_a_series_by_its_labels():
-    with pytest.raises(ValueError, match="has the labels"):
-        Histogram(Metric.ATTEMPT_DURATION.declaration, CollectorRegistry()).observe(1.0)
