@@ -1,7 +1,7 @@
 """Structured logs on standard error: one JSON object per line, or text for a terminal.
 
 Every line has `time`, `level` and `event`; docs/operating/metrics-and-logs.md lists the other fields. Lines that libraries write through
-`logging` have the same form. Credentials are redacted. Own lines do not pass through `logging`, whose record costs more than the rest.
+`logging` have the same form. Credentials are redacted.
 
 Lines are written by a separate thread, so a slow disk or reader never blocks the scheduler. All lines are written before the process ends.
 While `MAX_BYTES` wait, further lines are dropped and counted, and a line reports their number.
@@ -39,6 +39,7 @@ CLOSE_TIMEOUT = 5.0
 
 REDACTED = "[redacted]"
 
+_LOGGER = "wharfinger"
 _CREDENTIALS = re.compile(
     r"(?P<scheme>\b(?:Bearer|Basic)\s+)[\w.~+/=-]+"
     r"|(?P<user>://)[^\s/@:]*:[^\s/@]+@"
@@ -48,7 +49,6 @@ _CREDENTIALS = re.compile(
 _QUOTED = re.compile(r"""[ \t=\r\n"']""").search
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 _LEVELS: dict[str, int] = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-_NAMES = {number: name for name, number in _LEVELS.items()}
 _COLORS = {"debug": "2", "info": "32", "warning": "33", "error": "31"}  # ANSI: dim, green, yellow, red
 
 Line = dict[str, Any]
@@ -56,20 +56,21 @@ Line = dict[str, Any]
 
 
 class Log:
-    """Writes events with fields to the outputs that are open; `bind` adds fields to every event."""
+    """Writes events with fields to Python's logging; `bind` adds fields to every event."""
 
-    __slots__ = ("_fields",)
+    __slots__ = ("_fields", "_logger")
 
-    def __init__(self, fields: Line | None = None) -> None:
+    def __init__(self, logger: logging.Logger, fields: Line | None = None) -> None:
+        self._logger = logger
         self._fields = fields or {}
 
     def bind(self, **fields: Any) -> Log:
         """A log whose events have these fields too."""
-        return Log({**self._fields, **fields})
+        return Log(self._logger, {**self._fields, **fields})
 
     def is_enabled_for(self, level: int) -> bool:
         """True if events of a level of `logging` are written."""
-        return any(level >= output.least for output in _open)
+        return self._logger.isEnabledFor(level)
 
     def info(self, event: str, /, **fields: Any) -> None:
         """Logs an event of level info."""
@@ -84,34 +85,33 @@ class Log:
         self._write(logging.ERROR, event, fields, exc_info)
 
     def _write(self, level: int, event: str, fields: Line, error: BaseException | None = None) -> None:
-        for output in _open:
-            if level >= output.least:
-                output.line(level, event, {**self._fields, **fields}, error)
+        if self._logger.isEnabledFor(level):  # no frame is looked up for the record: nothing shows where a line was logged
+            raised = None if error is None else (type(error), error, error.__traceback__)
+            extra = {"fields": {**self._fields, **fields}}
+            self._logger.handle(self._logger.makeRecord(_LOGGER, level, "", 0, event, (), raised, extra=extra))
 
 
 class Logs:
     """The outputs of log lines, until `close`."""
 
-    def __init__(self, writer: LineWriter, output: _Output) -> None:
+    def __init__(self, writer: LineWriter, handler: logging.Handler, level: int) -> None:
         self.writer = writer
-        self._output = output
+        self._handler = handler
         self._excepthook = sys.excepthook
-        root = logging.getLogger()
-        self._root_level = root.level
+        root, own = logging.getLogger(), logging.getLogger(_LOGGER)
+        self._levels = [(root, root.level), (own, own.level)]
         logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line shows them (logging, "Optimization")
-        root.addHandler(output)
-        root.setLevel(max(logging.WARNING, output.least))  # libraries log every request at lower levels
-        _open.append(output)
+        root.addHandler(handler)
+        root.setLevel(max(logging.WARNING, level))  # libraries log every request at lower levels
+        own.setLevel(level)
         sys.excepthook = self._crashed
 
     def close(self) -> None:
         """Writes the remaining lines, and restores the former configuration of logging."""
         sys.excepthook = self._excepthook
-        if self._output in _open:
-            _open.remove(self._output)
-        root = logging.getLogger()
-        root.removeHandler(self._output)
-        root.setLevel(self._root_level)
+        logging.getLogger().removeHandler(self._handler)
+        for logger, level in self._levels:
+            logger.setLevel(level)
         self.writer.close()
 
     def _crashed(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -129,17 +129,17 @@ def configure(
     write: Callable[[bytes], object] | None = None,
     now: Callable[[], float] = time.time,
 ) -> Logs:
-    """The logs, open for `log()` and for `logging`; `write` is standard error unless given."""
+    """The logs, configured for `log()` and for `logging`; `write` is standard error unless given."""
     render = _json if format == "json" else _console if not sys.stderr.isatty() else _colored
     stamp = _stamps(now)
     gap = {"level": "warning", "event": "log lines dropped", "reason": "they were not read in time"}
     writer = LineWriter(write or _to_standard_error, gap=lambda missing: render({"time": stamp(), **gap, "lines": missing}))
-    return Logs(writer, _Output(writer, render, stamp, _LEVELS[level]))
+    return Logs(writer, _Handler(writer, render, stamp), _LEVELS[level])
 
 
 def log() -> Log:
-    """The log of the process; it writes to the stream of `configure`, and nothing without one."""
-    return Log()
+    """The log of the process; it writes to the stream of `configure`."""
+    return Log(logging.getLogger(_LOGGER))
 
 
 def redacted(text: str) -> str:
@@ -147,49 +147,38 @@ def redacted(text: str) -> str:
     return _CREDENTIALS.sub(lambda found: f"{found['scheme'] or found['user'] or ''}{REDACTED}{'@' if found['user'] else ''}", text)
 
 
-class _Output(logging.Handler):
-    """Renders own lines of at least the level `least`, and records of libraries with the name of their logger, for the writer."""
+class _Handler(logging.Handler):
+    """Renders records and hands them to the writer; records of libraries get the name of their logger as a field."""
 
-    def __init__(self, writer: LineWriter, render: Callable[[Line], bytes], stamp: Callable[[], str], least: int) -> None:
+    def __init__(self, writer: LineWriter, render: Callable[[Line], bytes], stamp: Callable[[], str]) -> None:
         super().__init__()
         self._writer = writer
         self._render = render
         self._stamp = stamp
-        self.least = least
-
-    def line(self, level: int, event: str, fields: Line, error: BaseException | None) -> None:
-        """Writes a line, with the traceback of an exception."""
-        line: Line = {"time": self._stamp(), "level": _NAMES.get(level) or _name_of(level), "event": event, **fields}
-        if error is not None:
-            line["exception"] = redacted("".join(traceback.format_exception(error)).rstrip())
-        self._writer.line(self._render(line))
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes the line of a record."""
-        error = record.exc_info[1] if record.exc_info else None
-        self.line(record.levelno, redacted(record.getMessage()), {"logger": record.name}, error)
-
-
-_open: list[_Output] = []
-
-
-def _name_of(level: int) -> str:
-    """The name of the highest of our levels that a level of a library reaches."""
-    return next((name for name in reversed(_LEVELS) if level >= _LEVELS[name]), "debug")
+        level = next((name for name in reversed(_LEVELS) if record.levelno >= _LEVELS[name]), "debug")
+        line: Line = {"time": self._stamp(), "level": level}
+        if record.name == _LOGGER:
+            line |= {"event": record.msg, **vars(record)["fields"]}
+        else:
+            line |= {"event": redacted(record.getMessage()), "logger": record.name}
+        if record.exc_info and record.exc_info[1] is not None:
+            line["exception"] = redacted("".join(traceback.format_exception(record.exc_info[1])).rstrip())
+        self._writer.line(self._render(line))
 
 
 def _stamps(now: Callable[[], float]) -> Callable[[], str]:
     """The function that returns the present time as text."""
-    latest = -1, ""  # replaced whole: other threads write lines too
+    second, text = -1, ""
 
     def stamp() -> str:
-        nonlocal latest
+        nonlocal second, text
         microseconds = int(now() * 1_000_000)
-        second, text = latest
         if microseconds // 1_000_000 != second:  # formatting a date costs more than the rest of a line
             second = microseconds // 1_000_000
             text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-            latest = second, text
         return f"{text}.{microseconds % 1_000_000:06d}Z"
 
     return stamp
