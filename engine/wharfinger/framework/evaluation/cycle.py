@@ -61,6 +61,7 @@ class Decider:
         self._arrangements = Arrangements()
         self._kept: OrderedDict[Hashable, Evaluation] = OrderedDict()
         self._n_rules = 0  # of all that is kept
+        self._precomputed_key: tuple[PodView, Snapshot, Hashable] | None = None
 
     def decide(self, snapshot: Snapshot, pod: PodView) -> Decision:
         """The decision about one pod; equal to `decide(chain, snapshot, pod)`. Its details are readable until the next decision."""
@@ -75,7 +76,9 @@ class Decider:
         """
         with suppress(Exception):
             now = snapshot()
-            kept = self._kept.get(self._key(now, pod))
+            key = self._key(now, pod)
+            self._precomputed_key = pod, now, key
+            kept = self._kept.get(key)
             if pod.demand.may_claim or pod.object.spec.volumes:
                 for plugin in self.chain.precomputing:
                     yield from plugin.precompute(pod, snapshot, kept=kept is not None)
@@ -123,6 +126,9 @@ class Decider:
         return evaluation
 
     def _key(self, snapshot: Snapshot, pod: PodView) -> Hashable:
+        before, self._precomputed_key = self._precomputed_key, None
+        if before is not None and before[0] is pod and snapshot.is_same(before[1]):
+            return before[2]
         key = self.chain.key(pod, snapshot)
         if snapshot.placed(pod.uid) is not None:  # selections of policies leave the pod itself out, so its answer cannot be shared
             return key, pod.uid

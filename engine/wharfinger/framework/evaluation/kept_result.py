@@ -138,7 +138,7 @@ class Evaluation:
 
     def follows(self, snapshot: Snapshot) -> bool:
         """True if the next update evaluates only what has changed; False if it evaluates all rules on all nodes."""
-        return self._changes(snapshot, self.revision) is not None
+        return self.revision >= snapshot.layout_revision and snapshot.strings is self._strings
 
     def concluded(self, choice: Choice | None) -> None:
         """End the measurement of the decision that the last update belongs to; `choice` is its outcome."""

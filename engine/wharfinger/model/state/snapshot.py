@@ -56,6 +56,10 @@ class Snapshot:
         self.revision = tables.revision
         self.now = now
 
+    def is_same(self, other: Snapshot) -> bool:
+        """True if both show the same state of the same cluster, at the same time."""
+        return self._tables is other._tables and self.revision == other.revision and self.now == other.now
+
     def __repr__(self) -> str:
         return f"Snapshot(revision {self.revision}, {wording.count(self._tables.nodes.rows.count, 'node')})"
 
