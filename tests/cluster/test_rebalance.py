@@ -12,7 +12,7 @@ import pytest
 from tests.cluster import objects
 from tests.cluster.live import NAME, LiveScheduler
 from tests.cluster.waiting import eventually, wait_bound
-from wharfinger.what_if.rebalance.carry_out import CORDONED_BY
+from wharfinger.what_if.rebalance.rehearsal import CORDONED_BY
 
 WHARF = Path(sys.executable).with_name("wharf")
 PODS = 6
@@ -230,6 +230,32 @@ def test_what_others_do_half_way_stops_it_with_a_report_and_open_nodes(control_p
     assert said in err
     assert "Traceback" not in err
     assert all(name == fullest(api) for name in closed(api)) if interfere is foreign_cordon else closed(api) == set()
+
+
+def test_a_pod_that_is_protected_half_way_stays_and_the_moves_without_it_are_made(control_plane, spread_out, tmp_path):
+    api = control_plane.api
+    code, plan, err = ended(rebalance(control_plane, "--pods-of", NAME, "--format", "json"))
+    assert code == 0, err
+    path = tmp_path / "plan.json"
+    path.write_text(plan)
+    moves = json.loads(plan)["moves"]
+    last = moves[-1]
+    of_last = [move for move in moves if move["source"] == last["source"]]
+    assert len(of_last) < len(moves)
+    left = first_eviction(api)
+    command = [WHARF, "rebalance", "--live", f"--kubeconfig={control_plane.kubeconfig}", "--plan", path, "--apply"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    eventually(left)
+    api.patch(
+        "Pod", last["pod"].partition("/")[2], {"metadata": {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}}
+    )
+    code, out, err = ended(running)
+    assert code == 1, out + err
+    assert f"pod {last['pod']} may not move any more: it has the annotation" in err
+    assert "left out, because they are no longer what was planned" in err
+    assert last["uid"] in {pod["metadata"]["uid"] for pod in api.list("Pod")}
+    assert not used(api) & {move["source"] for move in moves if move not in of_last}  # these nodes were freed
+    assert closed(api) == set()
 
 
 def test_a_replacement_that_no_scheduler_places_stops_it(control_plane, nodes):

@@ -1,9 +1,9 @@
 """Carries out a plan of moves on a running cluster, one move at a time.
 
-Before the first move the whole plan is rehearsed on the present cluster. Before each other move only this move is decided again, as
-long as nothing has changed but by the moves; otherwise the whole rest is rehearsed. The plan stops with a reason if a pod that is still to
-move has changed its node, is deleted or would find no node, or if the rest would gain less than was planned. A pod may end on another one
-of several equally good nodes, because its new uid decides; then what counts is what the rest gains.
+Before the first move the whole plan is rehearsed on the present cluster, and nothing is written if it does not hold. Then each bundle of
+moves that belong together is made if it is still possible and worth it, as `rehearsal` says; otherwise it is left out with its reason, and
+the plan goes on with the next. The plan stops if a pod has no place, if another rebalance is at work, and if the API server refuses
+an eviction for too long.
 
 Whatever happens, the nodes that were cordoned for the plan are opened again, also when the plan is cancelled. Only a process that is
 killed, or cancelled a second time, leaves them cordoned; `undo` of a later one opens them. To mark these nodes, unlike those that an
@@ -18,31 +18,37 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import numpy as np
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from wharfinger.errors import WharfingerError
-from wharfinger.event_loop import until
-from wharfinger.framework.plugins.taint_toleration import UNSCHEDULABLE_TAINT
+from wharfinger.event_loop import in_slices, until
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.language.report import wording
-from wharfinger.model import objects
-from wharfinger.model.objects.node_view import changed_parts
-from wharfinger.model.objects.pod_view import PodView
-from wharfinger.what_if.rebalance.draft import Draft
-from wharfinger.what_if.rebalance.movable import Movable
-from wharfinger.what_if.rebalance.plan import CONSOLIDATING, Goal, Move, PlanOptions, decided_without_pod, value_of, violation
+from wharfinger.what_if.rebalance.rehearsal import (
+    CORDONED_BY,
+    MAX_NAMED,
+    UNDO,
+    Lost,
+    Rehearsal,
+    Step,
+    Stopped,
+    bundles,
+    cordon_hint,
+    gone,
+    left_cordons,
+)
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
-    from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.ports import Clock
-    from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.what_if.rebalance.watched_cluster import Change, WatchedCluster
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.what_if.rebalance.plan import Move, PlanOptions
+    from wharfinger.what_if.rebalance.watched_cluster import WatchedCluster
 
 LOOK_SECONDS = 1.0
 """Seconds after which a wait looks again at the cluster if no watch event has come."""
@@ -53,28 +59,6 @@ CONCURRENT_CORDONS = 16
 """Nodes that are cordoned or opened at the same time."""
 UNPLACED_SECONDS = 30.0
 """Seconds for which the scheduler may report that the replacement of an evicted pod finds no node, before the plan stops."""
-TOLERANCE = 1e-6
-CORDONED_BY = "wharfinger.dev/cordoned-by"
-ENFORCED = frozenset({"PodDisruptionBudget"})
-"""Kinds that no placement depends on: the Eviction API itself keeps to them."""
-MAX_NAMED = 5
-UNDO = "wharf rebalance --live --undo-cordons"
-
-
-def left_cordons(snapshot: Snapshot) -> Mapping[str, str]:
-    """The author of the cordon, by the names of nodes that a rebalance has cordoned and that were not opened; sorted by name."""
-    closed = (snapshot.node(row).object.metadata for row in np.flatnonzero(snapshot.unschedulable).tolist())
-    found = {node.name: node.annotations[CORDONED_BY] for node in closed if CORDONED_BY in node.annotations}
-    return dict(sorted(found.items()))
-
-
-def cordon_hint(left: Mapping[str, str]) -> str:
-    """A sentence about how to remove remaining cordons."""
-    owners = ", ".join(sorted(set(left.values())))
-    return (
-        f"still cordoned by another rebalance ({owners}): {wording.capped([*left], MAX_NAMED)}; "
-        f"if it does not run any more, open them with {UNDO}"
-    )
 
 
 class NodeWrites(Protocol):
@@ -95,17 +79,26 @@ class CompletedMove(Struct, frozen=True, kw_only=True):
     node: str
 
 
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """A move that was not made, because it was not possible any more or not worth it, and why."""
+
+    move: Move
+    why: str
+
+
 class CarriedOut(Struct, frozen=True, kw_only=True):
     """The steps of a plan that were done; `stopped` is the reason why the rest was not, `closed` are nodes that stay cordoned.
 
-    `evicted` is the number of pods that were evicted: one more than `completed` if the last one has no replacement on a node.
-    `cancelled` is True if it stopped because its task was cancelled, which `stopped` then says.
+    `left_out` are moves that were not made while the plan went on, `left` those that it did not come to. `evicted` is the number of pods
+    that were evicted: one more than `completed` if the last one has no replacement on a node. `cancelled` is True if it stopped
+    because its task was cancelled, which `stopped` then says.
     """
 
     completed: tuple[CompletedMove, ...]
     left: tuple[Move, ...]
     stopped: str | None
     closed: tuple[str, ...]
+    left_out: tuple[LeftOut, ...] = ()
     evicted: int = 0
     cancelled: bool = False
 
@@ -115,12 +108,11 @@ class CarriedOut(Struct, frozen=True, kw_only=True):
         return bool(self.evicted or self.closed)
 
 
-class _Stopped(Exception):
-    """The plan cannot continue; the message has the reason."""
+class _Refused(Stopped):
+    """The API server has refused a write for good."""
 
 
-class _Refused(_Stopped):
-    """The API server has refused a write; trying again would not help."""
+T = TypeVar("T")
 
 
 class PlanExecution:
@@ -143,21 +135,17 @@ class PlanExecution:
         max_wait: float = TIMEOUT,
         report: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
-        self._chain = chain
-        self._plan_options = plan_options
+        self._cost = plan_options.cost
         self._live = live
         self._writes = writes
         self._clock = clock
         self._by = by
-        self._exact = exact
         self._max_wait = max_wait
         self._report = report
-        self._ours: set[str] = set()  # the nodes that are cordoned for the plan
+        self._rehearsal = Rehearsal(chain, plan_options, live, clock, by, exact=exact)
+        self._ours = self._rehearsal.ours
         self._completed: list[CompletedMove] = []
-        self._ending: dict[str, PodView] = {}  # evicted pods that may still be there
-        self._expected: dict[str, str] = {}  # the nodes of the last rehearsal, by the uid of the pod that moves there
-        self._replacements: dict[str, tuple[PodView, str]] = {}  # by uid: of which pod, and its expected node
-        self._draft = Draft(chain, live.state)  # kept, and with it what it has evaluated
+        self._left_out: list[LeftOut] = []
         self._leaving: Move | None = None  # whose pod is being evicted, or has no replacement yet
         self._evictions = 0
         self._last_failure = ""
@@ -174,13 +162,11 @@ class PlanExecution:
         if stopped is not None:
             return CarriedOut(completed=(), left=tuple(moves), stopped=stopped, closed=())
         try:
-            for place, move in enumerate(moves):
-                if place == 0 or not self._is_as_expected(move):
-                    stopped = self.reason_to_stop(moves[place:])
-                if stopped is not None:
-                    break
-                await self._step(move)
-        except (_Stopped, WharfingerError) as error:
+            stopped = await self.reason_to_stop(moves)
+            if stopped is None:
+                for bundle in bundles(moves, self._cost):
+                    await self._make(bundle)
+        except (Stopped, WharfingerError) as error:
             stopped = str(error)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -191,15 +177,42 @@ class PlanExecution:
                 self._report(f"opening {wording.count(len(self._ours), 'cordoned node')}")
         finally:
             closed = await self._open_all()
-        done = len(self._completed)
+        past = len(self._completed) + len(self._left_out)
         return CarriedOut(
             completed=tuple(self._completed),
-            left=tuple(moves[done:]),
+            left_out=tuple(self._left_out),
+            left=tuple(moves[past:]),
             stopped=stopped,
             closed=closed,
             evicted=self._evictions,
             cancelled=cancelled,
         )
+
+    async def reason_to_stop(self, moves: Sequence[Move]) -> str | None:
+        """The reason why these moves, in order, are not the plan on the present cluster; None if they are."""
+        return await self._rehearsed(self._rehearsal.of_plan(bundles(moves, self._cost)))
+
+    async def _rehearsed(self, steps: Generator[None, None, T]) -> T:
+        """The result of a rehearsal, during which watch events wait."""
+        with self._live.held(), closing(steps):
+            return await in_slices(steps, self._clock)
+
+    async def _make(self, bundle: Sequence[Step]) -> None:
+        """Makes the moves of a bundle, as far as they are possible and worth it; the others are left out."""
+        for place, step in enumerate(bundle):
+            rest = bundle[place:]
+            try:
+                if not self._rehearsal.is_as_expected(step):
+                    await self._rehearsed(self._rehearsal.of_bundle(rest))
+                await self._set_cordons(step.cordoned)
+                if not self._rehearsal.still_holds():
+                    await self._rehearsed(self._rehearsal.of_bundle(rest))
+                await self._move(step.move)
+            except Lost as lost:
+                self._left_out += [LeftOut(move=each.move, why=str(lost)) for each in rest]
+                self._rehearsal.left_out()
+                self._report(f"left out {wording.capped([each.move.pod for each in rest], MAX_NAMED)}: {lost}")
+                return
 
     def _interrupted(self) -> str:
         """The state in which a plan that is cancelled now leaves the cluster."""
@@ -215,154 +228,32 @@ class PlanExecution:
         closed = await self._open_all()
         return tuple(name for name in found if name not in closed), closed
 
-    # ── does the plan still hold? ──
-
-    def reason_to_stop(self, moves: Sequence[Move]) -> str | None:
-        """The reason why these moves, in order, are no longer the plan on the present cluster; None if they are."""
-        draft = self._draft
-        snapshot = draft.snapshot
-        self._was_changed()  # what has changed until now is rehearsed
-        others = {name: by for name, by in left_cordons(snapshot).items() if by != self._by}
-        if others:
-            return cordon_hint(others)
-        closed = frozenset(snapshot.names[row] for row in np.flatnonzero(snapshot.unschedulable).tolist()) - self._ours
-        if self._exact and not self._completed and (why := self._unmovable(moves, draft)) is not None:
-            return why
-        try:
-            self._evict_ending()
-            before = self._totals(moves, draft, closed)
-            why = next(
-                (why for place, move in enumerate(moves) if (why := self._move_or_reason(draft, move, first=place == 0)) is not None), None
-            )
-            return why or self._loss(moves, before, self._totals(moves, draft, closed))
-        finally:
-            draft.back_to(0)
-
-    def _evict_ending(self) -> None:
-        """Takes evicted pods that are still there off their nodes, in the draft."""
-        for uid, pod in [*self._ending.items()]:
-            if uid not in self._live.pods:
-                del self._ending[uid]
-            elif self._draft.snapshot.placed(uid) is not None:
-                self._draft.evict(pod)
-
-    def _is_as_expected(self, move: Move) -> bool:
-        """True if nothing has changed since the last rehearsal but by the moves, and this one still goes where it went in that."""
-        pod = self._live.pods.get(move.uid)
-        if self._was_changed() or pod is None:
-            return False
-        draft = self._draft
-        try:
-            self._evict_ending()
-            return _changed(draft, move) is None and self._expected.get(move.uid) in self._decided(draft, move, pod).equal_nodes
-        finally:
-            draft.back_to(0)
-
-    def _was_changed(self) -> bool:
-        """True if the cluster has changed since the last call, by anything except the moves."""
-        return not all(map(self._is_planned, self._live.changes()))
-
-    def _is_planned(self, change: Change) -> bool:
-        """True if a change is one that the moves make, or one that no decision reads."""
-        if change.kind == "Node":
-            return self._is_own_cordon(change.before, change.now)
-        if change.kind == "Pod":
-            return self._is_own_move(change.before, change.now)
-        return change.kind in ENFORCED or _content(change.before) == _content(change.now)
-
-    def _is_own_cordon(self, before: objects.Node | None, now: objects.Node | None) -> bool:
-        """True if a node differs by a cordon of this plan at most, and is cordoned by it exactly if it should be."""
-        if before is None or now is None or self._is_cordoned(now) != (now.metadata.name in self._ours):
-            return before is now
-        closed = [node.spec.unschedulable and not self._is_cordoned(node) for node in (before, now)]  # by others
-        return closed[0] == closed[1] and not changed_parts(_opened(before), _opened(now))
-
-    def _is_cordoned(self, node: objects.Node) -> bool:
-        return node.spec.unschedulable and node.metadata.annotations.get(CORDONED_BY) == self._by
-
-    def _is_own_move(self, before: objects.Pod | None, now: objects.Pod | None) -> bool:
-        """True if a pod is one that the plan has evicted, its replacement on the expected node, or takes room just as it did."""
-        then, place = _place(before), _place(now)
-        if then == place or (before is not None and PodView(before).uid in self._ending):
-            return True
-        if then is not None or now is None:
-            return False
-        arrived = PodView(now)
-        evicted, node = self._replacements.get(arrived.uid, (None, ""))
-        return evicted is not None and arrived.node_name == node and arrived.demand == evicted.demand
-
-    def _unmovable(self, moves: Sequence[Move], draft: Draft) -> str | None:
-        """The reason why a pod of these moves, on its old node, may no longer move; None if all may."""
-        rules = Movable(self._chain, draft.snapshot, self._plan_options.limits)
-        for move in moves:
-            pod = self._live.pods.get(move.uid)
-            if pod is not None and not pod.terminating and (why := rules.reason_to_stay(pod)) is not None:
-                return f"pod {move.pod} may not move any more: {why}"
-        return None
-
-    def _totals(self, moves: Sequence[Move], draft: Draft, closed: frozenset[str]) -> dict[Goal, float]:
-        goals = {move.goal for move in moves} & CONSOLIDATING
-        return {goal: value_of(goal, self._plan_options, draft.snapshot)[0].total(draft.snapshot, closed) for goal in goals}
-
-    @staticmethod
-    def _loss(moves: Sequence[Move], before: dict[Goal, float], after: dict[Goal, float]) -> str | None:
-        for goal, value in before.items():
-            planned, gained = sum(move.gain for move in moves if move.goal is goal), after[goal] - value
-            if gained < planned - TOLERANCE:
-                return f"goal {goal.value}: what is left of the plan would gain {gained:g} now, not {planned:g} as planned"
-        return None
-
-    def _move_or_reason(self, draft: Draft, move: Move, *, first: bool) -> str | None:
-        """The reason why a move is no longer possible on the draft; otherwise the draft is changed by it."""
-        changed = _changed(draft, move)
-        if changed is not None:
-            return changed
-        pod = self._live.pods[move.uid]
-        if move.goal is Goal.VIOLATIONS and decided_without_pod(draft, pod, violation) is None:
-            return f"pod {move.pod} is on a node that no rule rejects any more"
-        decision = self._decided(draft, move, pod)
-        if decision.node is None:
-            return f"pod {move.pod} would find no place: {decision.message}"
-        as_planned = move.target in decision.equal_nodes
-        if (first or self._exact) and not as_planned and all(done.node == done.move.target for done in self._completed):
-            return f"pod {move.pod} would go to {decision.node}, not to {move.target} as planned"
-        target = self._expected[move.uid] = move.target if as_planned else decision.node
-        draft.place(decision.pod, target, decision.claims_at(target))
-        return None
-
-    def _decided(self, draft: Draft, move: Move, pod: PodView) -> Decision:
-        """The decision about the pod of a move, made again, once the draft is changed as the cluster is for the move."""
-        for name in move.uncordon:
-            if name in draft.cordoned:
-                draft.uncordon([name])
-            elif name in self._ours:
-                draft.lift(name)
-        for name in move.cordon:
-            draft.cordon(name)
-        draft.evict(pod)
-        return draft.decide(draft.claimed(draft.recreated(pod)))
-
     # ── one move ──
 
-    async def _step(self, move: Move) -> None:
-        await self._at_once(move.uncordon, partial(self._cordon, closed=False))
-        await self._at_once(move.cordon, partial(self._cordon, closed=True))
+    async def _set_cordons(self, wanted: frozenset[str]) -> None:
+        """Opens the nodes that are cordoned for the plan, but not for its next move, and cordons those that are to be for that."""
+        await self._at_once(sorted(self._ours - wanted), partial(self._cordon, closed=False))
+        await self._at_once(sorted(wanted - self._ours), partial(self._cordon, closed=True))
+
+    async def _move(self, move: Move) -> None:
         pod = self._live.pods.get(move.uid)
         if pod is None or pod.terminating:
-            raise _Stopped(_gone(move))
+            raise Lost(gone(move))
+        if (why := self._rehearsal.protection(move, pod)) is not None:
+            raise Lost(why)
         known = frozenset(self._live.siblings(pod))
         self._leaving = move
-        self._ending[pod.uid] = pod
+        self._rehearsal.evicting(pod)
         await self._evicted(pod)
         replacement = await self._replacement(pod, known)
-        self._replacements[replacement.uid] = pod, self._expected[move.uid]
+        self._rehearsal.landed(move, pod, replacement)
         self._leaving = None
         self._completed.append(CompletedMove(move=move, pod=replacement.key, node=replacement.node_name))
         elsewhere = "" if replacement.node_name == move.target else f", planned was {move.target}"
         self._report(f"{move.pod}: {move.source} → {replacement.node_name} ({replacement.key}{elsewhere})")
 
     async def _replacement(self, pod: PodView, known: frozenset[str]) -> PodView:
-        """The replacement of an evicted pod, once it has a node; raises _Stopped if there is no node."""
+        """The replacement of an evicted pod, once it has a node; raises Stopped if there is no node."""
         unplaced_since = math.inf
 
         def placed() -> PodView | None:
@@ -374,7 +265,7 @@ class PlanExecution:
             now = self._clock.monotonic()
             unplaced_since = min(unplaced_since, now) if why else math.inf
             if now - unplaced_since > UNPLACED_SECONDS:
-                raise _Stopped(f"pod {pod.key} was evicted, and its replacement finds no node: {why}")
+                raise Stopped(f"pod {pod.key} was evicted, and its replacement finds no node: {why}")
             return bound
 
         found: PodView = await self._awaited(placed, f"pod {pod.key} was evicted, and no replacement has a node")
@@ -392,8 +283,8 @@ class PlanExecution:
         await self._awaited(lambda: leaves() or None, f"pod {pod.key} was evicted, and is still there")
 
     async def _cordon(self, name: str, *, closed: bool) -> None:
-        if closed and self._is_closed(name):
-            return  # by someone else, who will open it
+        if closed and (self._is_closed(name) or self._live.state.snapshot().row(name) is None):
+            return  # by someone else, who will open it; or it is gone
         if not closed and name not in self._ours:
             return
         if closed:
@@ -413,7 +304,7 @@ class PlanExecution:
 
     @staticmethod
     async def _at_once(names: Iterable[str], change: Callable[[str], Awaitable[None]]) -> None:
-        """Changes all of these nodes, `CONCURRENT_CORDONS` at the same time; raises the first _Stopped when every change has ended."""
+        """Changes all of these nodes, `CONCURRENT_CORDONS` at the same time; raises the first Stopped when every change has ended."""
         slots = asyncio.Semaphore(CONCURRENT_CORDONS)
 
         async def one(name: str) -> None:
@@ -437,7 +328,7 @@ class PlanExecution:
             try:
                 await self._written(partial(self._mark, name, closed=False), f"opening node {name}", gone_is_done=True)
                 self._ours.discard(name)
-            except _Stopped as error:
+            except Stopped as error:
                 self._report(str(error))
                 closed.append(name)
 
@@ -451,7 +342,7 @@ class PlanExecution:
     async def _written(
         self, write: Callable[[], Awaitable[None]], what: str, done: Callable[[], bool] = lambda: False, *, gone_is_done: bool = False
     ) -> None:
-        """Repeats a write until it is accepted or turns out to be done; raises _Stopped when it is refused or the timeout ends.
+        """Repeats a write until it is accepted or turns out to be done; raises Stopped when it is refused or the timeout ends.
 
         With `gone_is_done` the absence of the object is no refusal: an earlier attempt without an answer may have been carried out.
         """
@@ -465,7 +356,7 @@ class PlanExecution:
                 if failed.gone or not failed.retriable:
                     raise _Refused(f"{what}: {failed.reason}") from failed
                 if self._clock.monotonic() > until:
-                    raise _Stopped(f"{what}: {failed.reason}") from failed
+                    raise Stopped(f"{what}: {failed.reason}") from failed
                 if failed.reason != self._last_failure:
                     self._report(f"{what}: {failed.reason}; trying again for {self._max_wait:g} s")
                     self._last_failure = failed.reason
@@ -475,49 +366,11 @@ class PlanExecution:
                 return
 
     async def _awaited(self, look: Callable[[], Any], what: str) -> Any:
-        """The first result of `look` that is not None; raises _Stopped after the timeout."""
+        """The first result of `look` that is not None; raises Stopped after the timeout."""
         ends_at = self._clock.monotonic() + self._max_wait
         while (found := look()) is None:
             if self._clock.monotonic() > ends_at:
-                raise _Stopped(f"{what} after {self._max_wait:g} s")
+                raise Stopped(f"{what} after {self._max_wait:g} s")
             self._live.changed.clear()
             await until(self._live.changed, self._clock, LOOK_SECONDS)
         return found
-
-
-def _changed(draft: Draft, move: Move) -> str | None:
-    """The change of the pod or the nodes of a move since it was planned; None if there is none."""
-    placed = draft.snapshot.placed(move.uid)
-    if placed is None or placed[1].terminating:
-        return _gone(move)
-    if placed[1].key != move.pod:
-        return f"the pod of uid {move.uid} is {placed[1].key}, not {move.pod} as planned"
-    node = draft.snapshot.names[placed[0]]
-    if node != move.source:
-        return f"pod {move.pod} is on {node}, not on {move.source} as planned"
-    return None if draft.snapshot.row(move.target) is not None else f"node {move.target} is gone"
-
-
-def _gone(move: Move) -> str:
-    return f"pod {move.pod} is gone, or being deleted"
-
-
-def _opened(node: objects.Node) -> objects.Node:
-    """The node without a cordon, its taint and its author."""
-    annotations = {name: text for name, text in node.metadata.annotations.items() if name != CORDONED_BY}
-    taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT.key)
-    metadata, spec = structs.replace(node.metadata, annotations=annotations), structs.replace(node.spec, unschedulable=False, taints=taints)
-    return structs.replace(node, metadata=metadata, spec=spec)
-
-
-def _place(pod: objects.Pod | None) -> tuple[str, str, bytes] | None:
-    """The node that a pod takes or is nominated for, with all that decisions read of it; None if it takes no room."""
-    if pod is None:
-        return None
-    view = PodView(pod)
-    return None if view.finished or not (view.node_name or view.nominated_node) else (view.node_name, view.nominated_node, view.template)
-
-
-def _content(obj: Any) -> Any:
-    """The object without the version that every write changes."""
-    return None if obj is None else structs.replace(obj, metadata=structs.replace(obj.metadata, resource_version=""))

@@ -47,17 +47,19 @@ class KeptPlan(msgspec.Struct, frozen=True):
     limits: _Limits
     revisions: _Revisions
     moves: list[Move]
+    cost: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
     @property
     def plan_options(self) -> PlanOptions:
-        """The goals, the unit and the limits that the plan was made with."""
+        """The goals, the cost, the unit and the limits that the plan was made with."""
         limits = Limits(
             namespaces=frozenset(self.limits.namespaces),
             min_age_seconds=self.limits.min_age_seconds,
             most_priority=self.limits.most_priority,
             scheduler=self.limits.scheduler,
         )
-        return PlanOptions(goals=tuple(dict.fromkeys(goal.goal for goal in self.goals)), unit=self.unit, limits=limits)
+        goals = tuple(dict.fromkeys(goal.goal for goal in self.goals))
+        return PlanOptions(goals=goals, cost=self.cost, unit=self.unit, limits=limits)
 
     def staleness(self, chain: Chain, state: ClusterState) -> str | None:
         """The reason why the plan does not fit these policies, settings and nodes; None if it does. Each move checks its pods."""

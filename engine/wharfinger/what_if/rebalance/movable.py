@@ -61,6 +61,11 @@ class Movable:
 
     def reason_to_stay(self, pod: PodView) -> str | None:
         """The reason why the pod must stay, in words that many pods share; None if it may move."""
+        refusal = self._evictions.refusal(pod)
+        return self.lasting_reason(pod) or (None if refusal is None else refusal.message)
+
+    def lasting_reason(self, pod: PodView) -> str | None:
+        """The same without the reasons of budgets that may allow the eviction once other pods are healthy again."""
         return self._not_by_kind(pod) or self._not_by_group(pod) or self._not_by_limits(pod) or self._not_now(pod)
 
     def _not_by_group(self, pod: PodView) -> str | None:
@@ -99,14 +104,14 @@ class Movable:
             return "it has another scheduler"
         if pod.priority > limits.most_priority:
             return f"its priority is above {limits.most_priority}"
-        young = pod.created is not None and self._snapshot.now - pod.created < limits.min_age_seconds
+        young = pod.created is not None and max(self._snapshot.now - pod.created, 0.0) < limits.min_age_seconds
         return f"it is younger than {limits.min_age_seconds:g} s" if young else None
 
     def _not_now(self, pod: PodView) -> str | None:
-        """The reason why the pod cannot move at present."""
+        """The reason why the pod cannot move at present, and will not be able to by waiting."""
         if pod.terminating:
             return "it is being deleted"
         if not self._chain.lineup(pod, self._snapshot).evictable(pod, self._snapshot).among([pod]):
             return "a policy protects it (never_evict or only_evict)"
         refusal = self._evictions.refusal(pod)
-        return None if refusal is None else refusal.message
+        return None if refusal is None or refusal.passes else refusal.message

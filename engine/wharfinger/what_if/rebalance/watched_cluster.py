@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from wharfinger.model import objects
@@ -35,9 +37,25 @@ class WatchedCluster:
         self._known: dict[str, dict[str, Any]] = {}
         self._former: dict[tuple[str, str], Any] = {}
         self._owned: dict[_Owner, dict[str, PodView]] = {}
+        self._waiting: list[Callable[[], None]] | None = None  # events that came while it is held
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """A context in which nothing changes: events that come wait for its end."""
+        waiting: list[Callable[[], None]] = []
+        self._waiting = waiting
+        try:
+            yield
+        finally:
+            self._waiting = None
+            for take in waiting:
+                take()
 
     def upsert(self, kind: str, obj: Any) -> None:
         """Takes over an object that was added or changed."""
+        if self._waiting is not None:
+            self._waiting.append(partial(self.upsert, kind, obj))
+            return
         identity = _identity(obj)
         self._note(kind, identity)
         self._known.setdefault(kind, {})[identity] = obj
@@ -49,10 +67,16 @@ class WatchedCluster:
 
     def delete(self, kind: str, obj: Any) -> None:
         """Removes an object."""
+        if self._waiting is not None:
+            self._waiting.append(partial(self.delete, kind, obj))
+            return
         self._drop(kind, _identity(obj))
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
         """Makes these objects all that there are of a kind."""
+        if self._waiting is not None:
+            self._waiting.append(partial(self.replace, kind, objs))
+            return
         for gone in self._known.get(kind, {}).keys() - set(map(_identity, objs)):
             self._drop(kind, gone)
         for obj in objs:

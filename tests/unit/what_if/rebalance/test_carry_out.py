@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec import structs
 
+from tests.unit.compiler.texts import compiled
 from tests.unit.framework.kube import node, pod, state
 from tests.unit.what_if.rebalance.test_plan import GPU, MILLI, asking, owned
 from wharfinger.framework.chain import assemble
@@ -17,9 +18,10 @@ from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.what_if.leaving_pods import cordoned
-from wharfinger.what_if.rebalance.carry_out import CONCURRENT_CORDONS, CORDONED_BY, PlanExecution, left_cordons
+from wharfinger.what_if.rebalance.carry_out import CONCURRENT_CORDONS, PlanExecution
 from wharfinger.what_if.rebalance.movable import Limits
-from wharfinger.what_if.rebalance.plan import Goal, Move, PlanOptions, rebalance
+from wharfinger.what_if.rebalance.plan import Goal, Move, PlanOptions, rebalance, value_of
+from wharfinger.what_if.rebalance.rehearsal import CORDONED_BY, bundles, left_cordons
 from wharfinger.what_if.rebalance.watched_cluster import WatchedCluster
 
 CHAIN = assemble()
@@ -120,6 +122,10 @@ def carried_out(world, plan, **how):
     return asyncio.run(carrying(world, **how).run(plan.moves))
 
 
+def reason_to_stop(world, moves, **how):
+    return asyncio.run(carrying(world, **how).reason_to_stop(moves))
+
+
 def test_every_move_is_made_and_all_nodes_are_open_at_the_end(world, plan):
     reported = []
     done = carried_out(world, plan, report=reported.append)
@@ -169,7 +175,7 @@ def test_nothing_is_written_for_a_plan_that_no_longer_holds(world, plan, change,
     assert (world.writes, done.completed, done.changed, world.closed()) == ([], (), False, already)
 
 
-def test_a_change_half_way_stops_the_plan_and_opens_the_nodes(world, plan):
+def test_a_move_that_became_impossible_half_way_is_left_out_and_the_nodes_are_opened(world, plan):
     def before_write(what, name):
         if (what, name) == ("evict", "one"):
             world.live.delete("Pod", decode.convert(PODS[1], objects.Pod))
@@ -177,8 +183,8 @@ def test_a_change_half_way_stops_the_plan_and_opens_the_nodes(world, plan):
     world.before_write = before_write
     done = carried_out(world, plan)
     assert [done.node for done in done.completed] == ["c"]
-    assert done.stopped == "pod default/two is gone, or being deleted"
-    assert world.closed() == set()
+    assert [(each.move.pod, each.why) for each in done.left_out] == [("default/two", "pod default/two is gone, or being deleted")]
+    assert (done.stopped, done.left, world.closed()) == (None, (), set())
 
 
 def test_a_pod_that_ends_slowly_does_not_count_on_its_node_any_more():
@@ -260,9 +266,8 @@ def test_every_cordon_says_whose_it_is(world, plan):
 SHARES = st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["100", "300", "400", "600", "700"])), min_size=4, max_size=18)
 
 
-@given(SHARES, st.sampled_from([Goal.FREE_NODES, Goal.FREE_GPUS, Goal.POINTS]))
-@settings(max_examples=12, deadline=None)
-def test_a_plan_holds_on_the_cluster_that_it_was_made_for(shares, goal):
+def of_shares(shares):
+    """Six nodes with two GPUs each, and pods with shares of them, as far as there is room."""
     nodes = [node(f"n{i}", offer={"cpu": "8", GPU: "2", MILLI: "2000"}) for i in range(6)]
     room = dict.fromkeys(range(6), 2000)
     pods = []
@@ -270,9 +275,16 @@ def test_a_plan_holds_on_the_cluster_that_it_was_made_for(shares, goal):
         if room[place] >= int(share):
             room[place] -= int(share)
             pods.append(asking(f"p{number}", f"n{place}", {MILLI: share}))
+    return nodes, pods
+
+
+@given(SHARES, st.sampled_from([Goal.FREE_NODES, Goal.FREE_GPUS, Goal.POINTS]))
+@settings(max_examples=12, deadline=None)
+def test_a_plan_holds_on_the_cluster_that_it_was_made_for(shares, goal):
+    nodes, pods = of_shares(shares)
     plan_options = PlanOptions(goals=(goal,))
     plan = rebalance(CHAIN, state(nodes, pods), plan_options)
-    assert carrying(World(nodes, pods), plan_options=plan_options, exact=True).reason_to_stop(plan.moves) is None
+    assert reason_to_stop(World(nodes, pods), plan.moves, plan_options=plan_options, exact=True) is None
 
 
 def step(name, target, *, cordon=(), uncordon=()):
@@ -284,9 +296,9 @@ def test_a_node_that_is_opened_between_two_moves_is_cordoned_again_for_the_next(
     nodes = [node("a"), node("b"), node("c", offer={"cpu": "6"})]
     world = World(nodes, [owned("p1"), owned("p2"), owned("p3"), owned("p0", on="c", cpu="2")])
     moves = [step("p1", "c", cordon=("a", "b")), step("p2", "b", uncordon=("b",)), step("p3", "c", cordon=("b",))]
-    assert carrying(world, exact=True).reason_to_stop(moves) is None
+    assert reason_to_stop(world, moves, exact=True) is None
     moves[2] = step("p3", "c")
-    assert "would go to b, not to c" in carrying(world, exact=True).reason_to_stop(moves)
+    assert "would go to b, not to c" in reason_to_stop(world, moves, exact=True)
 
 
 def test_many_nodes_are_cordoned_at_the_same_time_but_not_all_at_once():
@@ -322,15 +334,16 @@ def test_a_kept_plan_is_refused_if_a_pod_may_not_move_any_more_or_a_later_one_wo
     assert world.writes == []
 
 
-def test_a_pod_that_is_deleted_while_nodes_are_cordoned_for_it_stops_the_plan(world, plan):
+def test_a_pod_that_is_deleted_while_nodes_are_cordoned_for_it_is_left_out(world, plan):
     def before_write(what, name):
         if what == "cordon":
             world.live.delete("Pod", decode.convert(PODS[0], objects.Pod))
 
     world.before_write = before_write
     done = carried_out(world, plan)
-    assert done.stopped == "pod default/one is gone, or being deleted"
-    assert (done.changed, world.closed()) == (False, set())
+    assert [each.why for each in done.left_out] == ["pod default/one is gone, or being deleted"]
+    assert [done.move.pod for done in done.completed] == ["default/two"]
+    assert (done.stopped, world.closed()) == (None, set())
 
 
 def test_a_node_whose_cordon_was_refused_does_not_count_as_cordoned(world, plan):
@@ -407,19 +420,19 @@ def test_a_plan_that_opens_the_cordon_of_an_administrator_is_not_carried_out(wor
 
 def test_a_plan_whose_pod_has_another_name_is_refused(world, plan):
     moves = [structs.replace(plan.moves[0], pod="default/other"), *plan.moves[1:]]
-    assert carrying(world).reason_to_stop(moves) == "the pod of uid uid-one is default/one, not default/other as planned"
+    assert reason_to_stop(world, moves) == "the pod of uid uid-one is default/one, not default/other as planned"
 
 
 def rehearsed(world, plan, before_write):
     """The numbers of moves of each rehearsal, while the plan is carried out on a cluster where something else happens."""
     carrier = carrying(world)
-    reason_to_stop, found = carrier.reason_to_stop, []
+    tried, found = carrier._rehearsal._tried, []
 
-    def counted(moves):
-        found.append(len(moves))
-        return reason_to_stop(moves)
+    def counted(steps, **how):
+        found.append(len(steps))
+        return tried(steps, **how)
 
-    carrier.reason_to_stop = counted
+    carrier._rehearsal._tried = counted
     world.before_write = before_write
     done = asyncio.run(carrier.run(plan.moves))
     return found, done
@@ -467,7 +480,7 @@ def test_the_decisions_of_a_plan_grow_with_its_moves_alone():
     assert len(plan.moves) == 24
     carrier = carrying(world)
     assert asyncio.run(carrier.run(plan.moves)).stopped is None
-    assert carrier._draft.decisions == 2 * 24 - 1
+    assert carrier._rehearsal.draft.decisions == 2 * 24
 
 
 def test_another_rebalance_that_begins_at_the_same_time_stops_the_plan(world, plan):
@@ -476,5 +489,220 @@ def test_another_rebalance_that_begins_at_the_same_time_stops_the_plan(world, pl
             world.live.upsert("Node", closed_by(world.nodes["c"], {CORDONED_BY: "another"}))
 
     found, done = rehearsed(world, plan, other)
-    assert found == [2, 1]
+    assert found == [2]
     assert "still cordoned by another rebalance (another): c" in done.stopped
+
+
+# ── what is left out while the plan goes on ──
+
+
+def move_of(number, gain, *, goal=Goal.FREE_NODES, cordon=(), uncordon=()):
+    key = f"default/p{number}"
+    return Move(pod=key, uid=key, source="a", target="b", goal=goal, why="", gain=gain, ties=1, cordon=cordon, uncordon=uncordon)
+
+
+@pytest.mark.parametrize(
+    ("gains", "cost", "sizes"),
+    [
+        ([1, 1, 1], 0, [1, 1, 1]),
+        ([0, 0, 1, 0, 1], 0, [3, 2]),
+        ([0, -1, 2, 1], 0, [3, 1]),
+        ([0, 1, 0], 0, [3]),
+        ([1, -1, 0], 0, [3]),
+        ([0, 0, 1, 3], 0.4, [4]),
+        ([0, 0], 0, [2]),
+        ([], 0, []),
+    ],
+)
+def test_moves_are_a_bundle_until_they_have_gained_more_than_they_cost(gains, cost, sizes):
+    found = bundles([move_of(number, gain) for number, gain in enumerate(gains)], cost)
+    assert [len(bundle) for bundle in found] == sizes
+
+
+def test_a_bundle_is_of_one_goal_and_knows_all_that_is_cordoned_for_each_move():
+    moves = [
+        move_of(1, 1, cordon=("a", "b")),
+        move_of(2, 0, uncordon=("b",)),
+        move_of(3, 2, goal=Goal.POINTS, cordon=("c",)),
+    ]
+    found = bundles(moves, 0)
+    assert [[(step.move, set(step.cordoned)) for step in bundle] for bundle in found] == [
+        [(moves[0], {"a", "b"}), (moves[1], {"a"})],
+        [(moves[2], {"a", "c"})],
+    ]
+
+
+MORE_NODES = [*NODES, node("e")]
+MORE_PODS = [*PODS, owned("five", on="e", cpu="1")]
+
+
+@pytest.fixture
+def larger():
+    """A world, and a plan that frees three nodes one after the other."""
+    found = rebalance(CHAIN, state(MORE_NODES, MORE_PODS), WISHES)
+    assert [move.pod for move in found.moves] == ["default/one", "default/two", "default/five"]
+    return World(MORE_NODES, MORE_PODS), found
+
+
+def protected(one):
+    one["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+
+
+def without_controller(one):
+    one["metadata"]["ownerReferences"] = []
+
+
+def deleted(one):
+    one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+
+def changed(name, change):
+    """The pod of the larger world after a change."""
+    one = copy.deepcopy(next(each for each in MORE_PODS if each["metadata"]["name"] == name))
+    change(one)
+    return decode.convert(one, objects.Pod)
+
+
+def budget(name):
+    selector = objects.LabelSelector(match_labels={"app": "x"})
+    meta = objects.ObjectMeta(name=name, namespace="default")
+    return objects.PodDisruptionBudget(metadata=meta, spec=objects.PodDisruptionBudgetSpec(selector=selector))
+
+
+def two_budgets(live):
+    labelled = changed("two", lambda one: one["metadata"]["labels"].update({"app": "x"}))
+    live.upsert("Pod", structs.replace(labelled, status=structs.replace(labelled.status, phase="Running")))
+    for name in ("first", "second"):
+        live.upsert("PodDisruptionBudget", budget(name))
+
+
+LEFT_OUT = [
+    (lambda live: live.upsert("Pod", changed("two", protected)), "may not move any more: it has the annotation"),
+    (lambda live: live.upsert("Pod", changed("two", without_controller)), "may not move any more: no controller"),
+    (lambda live: live.upsert("Pod", changed("two", deleted)), "is gone, or being deleted"),
+    (two_budgets, "may not move any more: more than one PodDisruptionBudget covers it"),
+    (lambda live: live.upsert("Pod", decode.convert(owned("new", on="b"), objects.Pod)), "it would gain 0 now, not 1 as planned"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), LEFT_OUT)
+@pytest.mark.parametrize("exact", [False, True])
+def test_moves_that_became_impossible_or_worthless_are_left_out_and_the_others_are_made(larger, change, why, exact):
+    world, plan = larger
+    reported = []
+    world.before_write = lambda what, name: change(world.live) if (what, name) == ("evict", "one") else None
+    done = carried_out(world, plan, exact=exact, report=reported.append)
+    assert (done.stopped, done.left, done.closed) == (None, (), ())
+    assert [(each.move.pod, why in each.why) for each in done.left_out] == [("default/two", True)]
+    assert [done.move.pod for done in done.completed] == ["default/one", "default/five"]
+    assert any(line.startswith("left out default/two: ") and why in line for line in reported)
+    assert ("evict", "two") not in world.writes
+
+
+@pytest.mark.parametrize(("change", "why"), LEFT_OUT[:4])
+def test_a_pod_is_asked_right_before_its_eviction_whether_it_may_move(larger, change, why):
+    world, plan = larger
+    nodes_of_two = set(plan.moves[1].cordon)
+    world.before_write = lambda what, name: change(world.live) if what == "cordon" and name in nodes_of_two else None
+    done = carried_out(world, plan)
+    assert [(each.move.pod, why in each.why) for each in done.left_out] == [("default/two", True)]
+    assert ("evict", "two") not in world.writes
+    assert len(done.completed) == 2
+
+
+CALM = 'policy "calm"\npreemption { never_evict when (it.labels["calm"] ?? "") == "yes" }\n'
+
+
+def test_a_pod_that_a_policy_protects_half_way_is_left_out(larger):
+    world, plan = larger
+    chain = assemble([compiled(CALM)])
+    calm = changed("two", lambda one: one["metadata"]["labels"].update({"calm": "yes"}))
+    world.before_write = lambda what, name: world.live.upsert("Pod", calm) if (what, name) == ("evict", "one") else None
+    done = asyncio.run(PlanExecution(chain, WISHES, world.live, world, Clock()).run(plan.moves))
+    assert [each.why for each in done.left_out] == [
+        "pod default/two may not move any more: a policy protects it (never_evict or only_evict)"
+    ]
+    assert len(done.completed) == 2
+
+
+def test_a_budget_that_forbids_an_eviction_for_now_is_waited_for_and_not_left_out(larger):
+    world, plan = larger
+    two_budgets(world.live)
+    world.live.delete("PodDisruptionBudget", budget("second"))
+    world.refuse = [None, None, WriteFailed("budget"), WriteFailed("budget")]
+    done = carried_out(world, plan)
+    assert (len(done.completed), done.left_out, done.stopped) == (3, (), None)
+
+
+def test_it_stops_where_a_pod_has_no_place_although_all_moves_ended_as_planned(larger):
+    world, plan = larger
+    big = decode.convert(pod("big", on="c", requests={"cpu": "6"}), objects.Pod)
+
+    def no_room(what, name):
+        if (what, name) == ("cordon", "b"):
+            world.live.upsert("Pod", big)
+            world.live.upsert("Node", cordoned(world.nodes["e"]))
+
+    world.before_write = no_room
+    done = carried_out(world, plan)
+    assert done.stopped.startswith("pod default/two would find no place: ")
+    assert (len(done.completed), done.left_out, world.closed()) == (1, (), {"e"})
+    assert ("evict", "two") not in world.writes
+    assert done.left == tuple(plan.moves[1:])
+
+
+@given(SHARES, st.sampled_from([Goal.FREE_NODES, Goal.FREE_GPUS]))
+@settings(max_examples=12, deadline=None)
+def test_ties_that_fall_otherwise_stop_no_plan_and_lose_nothing(shares, goal):
+    nodes, pods = of_shares(shares)
+    plan_options = PlanOptions(goals=(goal,))
+    plan = rebalance(CHAIN, state(nodes, pods), plan_options)
+    world = World(nodes, pods)
+    value, _ = value_of(goal, plan_options, world.live.state.snapshot())
+    before = value.total(world.live.state.snapshot(), frozenset())
+    done = carried_out(world, plan, plan_options=plan_options)
+    assert (done.stopped, done.left, world.closed()) == (None, (), set())
+    assert len(done.completed) + len(done.left_out) == len(plan.moves)
+    assert all(pod.node_name for pod in world.live.pods.values())
+    assert value.total(world.live.state.snapshot(), frozenset()) >= before
+
+
+# ── rehearsals in steps ──
+
+
+def test_a_rehearsal_can_be_interrupted_before_each_move_and_leaves_the_cluster_as_it_is(larger):
+    world, plan = larger
+    snapshot = world.live.state.snapshot()
+    before = {pod.uid: snapshot.names[row] for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)}
+    steps = carrying(world)._rehearsal.of_plan(bundles(plan.moves, 0))
+    assert sum(1 for _ in steps) >= 2 * len(plan.moves)
+    begun = carrying(world)._rehearsal.of_plan(bundles(plan.moves, 0))
+    for _ in range(5):
+        next(begun)
+    begun.close()
+    snapshot = world.live.state.snapshot()
+    assert {pod.uid: snapshot.names[row] for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)} == before
+    assert world.closed() == set()
+
+
+def test_what_happens_during_a_rehearsal_counts_after_it(larger):
+    world, plan = larger
+
+    class Busy(Clock):
+        """A clock by which each slice is over at once; at the first pause a pod is deleted, and another one changed."""
+
+        def monotonic(self):
+            self.time += 1
+            return self.time
+
+        async def sleep(self, seconds):
+            if not rehearsed_at_once and not world.writes:
+                world.live.delete("Pod", decode.convert(MORE_PODS[1], objects.Pod))
+                rehearsed_at_once.append(set(world.live.pods))
+            await super().sleep(seconds)
+
+    rehearsed_at_once = []
+    done = asyncio.run(PlanExecution(CHAIN, WISHES, world.live, world, Busy(), max_wait=1e9).run(plan.moves))
+    assert "uid-two" in rehearsed_at_once[0]
+    assert [each.why for each in done.left_out] == ["pod default/two is gone, or being deleted"]
+    assert (len(done.completed), done.stopped) == (2, None)

@@ -27,10 +27,11 @@ from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.simulate.cluster import Cluster
-from wharfinger.what_if.rebalance.carry_out import CarriedOut, PlanExecution, cordon_hint, left_cordons
+from wharfinger.what_if.rebalance.carry_out import CarriedOut, PlanExecution
 from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits, namespaces_without_pods
 from wharfinger.what_if.rebalance.plan import DEFAULT_MOVES, NOUNS, Goal, GoalProgress, Move, PlanOptions, Rebalance, rebalance
+from wharfinger.what_if.rebalance.rehearsal import cordon_hint, left_cordons
 
 DEFAULT_AGE = "5m"
 DEFAULT_PRIORITY = CRITICAL - 1
@@ -217,7 +218,8 @@ def _applied(  # noqa: PLR0913 — a plan, and where
 ) -> int:
     """Carries out the plan; returns the exit code."""
     done = _carry_out(chain, plan_options, moves, flags.kubeconfig, flags.context, max_wait, exact=exact)
-    streams.print_stderr(f"{len(done.completed)} of {wording.count(len(moves), 'move')} carried out")
+    left_out = f", {len(done.left_out)} left out, because they are no longer what was planned" if done.left_out else ""
+    streams.print_stderr(f"{len(done.completed)} of {wording.count(len(moves), 'move')} carried out{left_out}")
     if done.closed:
         streams.print_stderr(f"still cordoned, open them with kubectl uncordon: {', '.join(done.closed)}")
     unchanged = "" if done.changed else "; nothing was changed"
@@ -226,7 +228,10 @@ def _applied(  # noqa: PLR0913 — a plan, and where
         raise KeyboardInterrupt
     if done.stopped is not None:
         streams.print_stderr(f"stopped, because the cluster is no longer what was planned on: {done.stopped}{unchanged}")
-        return 2 if not done.changed else 1
+    elif done.left_out and not done.changed:
+        streams.print_stderr("nothing was changed")
+    if done.stopped is not None or done.left_out:
+        return 1 if done.changed else 2
     return 1 if done.closed else 0
 
 

@@ -1,0 +1,380 @@
+"""Rehearses moves of a plan on the present cluster before they are made: each pod must have a place, and the move must be worth it.
+
+A plan is a sequence of bundles: moves that gain something only together, such as those of all pods of one node. The whole plan is rehearsed
+once, before anything is written. From then on each bundle is rehearsed when its turn comes, unless nothing has changed but by the moves;
+then only the next move is decided again.
+
+A replaced pod has a new uid, so it may get another one of several equally good nodes than was planned. That may take the room which
+another bundle counted on. Such a bundle is `Lost`: it is left out, and the others are independent of it. The plan as a whole has `Stopped`
+if there is no place for a pod although all moves ended as planned, or if another rebalance is at work.
+
+A rehearsal changes the watched state and restores it. It is made in steps, between which other tasks run; watch events wait until its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from msgspec import structs
+
+from wharfinger.framework.plugins.taint_toleration import UNSCHEDULABLE_TAINT
+from wharfinger.language.report import wording
+from wharfinger.model import objects
+from wharfinger.model.objects.node_view import changed_parts
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.what_if.rebalance.draft import Draft
+from wharfinger.what_if.rebalance.gains import MIN_GAIN
+from wharfinger.what_if.rebalance.movable import Movable
+from wharfinger.what_if.rebalance.plan import (
+    CONSOLIDATING,
+    Goal,
+    Move,
+    PlanOptions,
+    decided_without_pod,
+    points_gained,
+    value_of,
+    violation,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from wharfinger.framework.chain import Chain
+    from wharfinger.framework.evaluation.decision import Decision
+    from wharfinger.framework.ports import Clock
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.what_if.rebalance.watched_cluster import Change, WatchedCluster
+
+TOLERANCE = 1e-6
+CORDONED_BY = "wharfinger.dev/cordoned-by"
+ENFORCED = frozenset({"PodDisruptionBudget"})
+"""Kinds that no placement depends on: the Eviction API itself keeps to them."""
+MAX_NAMED = 5
+UNDO = "wharf rebalance --live --undo-cordons"
+
+
+class Stopped(Exception):
+    """The plan cannot continue; the message has the reason."""
+
+
+class Lost(Exception):
+    """The moves of a bundle are not possible any more, or not worth it; the message has the reason."""
+
+
+def left_cordons(snapshot: Snapshot) -> Mapping[str, str]:
+    """The author of the cordon, by the names of nodes that a rebalance has cordoned and that were not opened; sorted by name."""
+    closed = (snapshot.node(row).object.metadata for row in np.flatnonzero(snapshot.unschedulable).tolist())
+    found = {node.name: node.annotations[CORDONED_BY] for node in closed if CORDONED_BY in node.annotations}
+    return dict(sorted(found.items()))
+
+
+def cordon_hint(left: Mapping[str, str]) -> str:
+    """A sentence that says how to remove remaining cordons."""
+    owners = ", ".join(sorted(set(left.values())))
+    return (
+        f"still cordoned by another rebalance ({owners}): {wording.capped([*left], MAX_NAMED)}; "
+        f"if it does not run any more, open them with {UNDO}"
+    )
+
+
+class Step(NamedTuple):
+    """A move, and the nodes that are cordoned for the plan while it is made."""
+
+    move: Move
+    cordoned: frozenset[str]
+
+
+def bundles(moves: Sequence[Move], cost: float) -> list[list[Step]]:
+    """The moves in order, split after each that completes a gain above the cost of the moves since the last one.
+
+    What is left at the end of a goal belongs to the bundle before.
+    """
+    found: list[list[Step]] = []
+    for _, of_goal in groupby(_steps(moves), key=lambda step: step.move.goal):
+        complete: list[list[Step]] = []
+        begun: list[Step] = []
+        gained = 0.0
+        for step in of_goal:
+            begun.append(step)
+            gained += step.move.gain - cost
+            if gained > MIN_GAIN:
+                complete.append(begun)
+                begun, gained = [], 0.0
+        found += [*complete[:-1], [*complete[-1], *begun]] if complete else [begun]
+    return found
+
+
+def _steps(moves: Sequence[Move]) -> Iterator[Step]:
+    cordoned = frozenset[str]()
+    for move in moves:
+        cordoned = (cordoned - set(move.uncordon)) | set(move.cordon)
+        yield Step(move, cordoned)
+
+
+class Rehearsal:
+    """The rehearsals of one plan, and what the plan has done to the cluster so far, which its executor tells.
+
+    `by` is the value of the annotation of a cordoned node. With `exact` each pod must get the node of the plan.
+    """
+
+    def __init__(  # noqa: PLR0913 — what it needs of the world
+        self, chain: Chain, plan_options: PlanOptions, live: WatchedCluster, clock: Clock, by: str, *, exact: bool
+    ) -> None:
+        self._chain = chain
+        self._plan_options = plan_options
+        self._live = live
+        self._clock = clock
+        self._by = by
+        self._exact = exact
+        self.draft = Draft(chain, live.state)  # kept, and with it what it has evaluated
+        self.ours: set[str] = set()
+        """The nodes that are cordoned for the plan."""
+        self._deviated = False  # a move has ended elsewhere than planned, or a bundle was left out
+        self._ending: dict[str, PodView] = {}  # evicted pods that may still be there
+        self._expected: dict[str, str] = {}  # the nodes of the last rehearsal, by the uid of the pod that moves there
+        self._replacements: dict[str, tuple[PodView, str]] = {}  # by uid: of which pod, and its expected node
+        self._lifted: set[str] = set()  # nodes of `ours` that are open in the draft
+
+    # ── what the plan has done ──
+
+    def evicting(self, pod: PodView) -> None:
+        """Notes that a pod is being evicted for the plan."""
+        self._ending[pod.uid] = pod
+
+    def landed(self, move: Move, evicted: PodView, replacement: PodView) -> None:
+        """Notes the replacement of an evicted pod, which has a node."""
+        self._replacements[replacement.uid] = evicted, self._expected.get(move.uid, "")
+        self._deviated |= replacement.node_name != move.target
+
+    def left_out(self) -> None:
+        """Notes that a bundle is left out: what comes later was rehearsed after it."""
+        self._deviated = True
+        self._expected.clear()
+
+    # ── rehearsals ──
+
+    def of_plan(self, plan: Sequence[Sequence[Step]]) -> Generator[None, None, str | None]:
+        """The reason why the plan does not hold on the present cluster; None if it does. In steps."""
+        steps = [step for bundle in plan for step in bundle]
+        try:
+            yield from self._of_plan(steps)
+        except (Stopped, Lost) as error:
+            return str(error)
+        return None
+
+    def _of_plan(self, steps: Sequence[Step]) -> Generator[None, None, None]:
+        self._begin()
+        yield from self._all_movable(steps, budgets=self._exact)
+        goals = dict.fromkeys(step.move.goal for step in steps)
+        try:
+            before = self._totals(goals)
+            yield from self._tried(steps, whole=True)
+            after = self._totals(goals)
+        finally:
+            self.draft.back_to(0)
+        for goal in before:
+            planned, gained = sum(step.move.gain for step in steps if step.move.goal is goal), after[goal] - before[goal]
+            if gained < planned - TOLERANCE:
+                raise Lost(f"goal {goal.value}: the plan would gain {gained:g} now, not {planned:g} as planned")
+
+    def of_bundle(self, steps: Sequence[Step]) -> Generator[None, None, None]:
+        """Rehearses the moves of one bundle, in steps. Raises Lost or Stopped if they are not to be made."""
+        self._begin()
+        yield from self._all_movable(steps, budgets=False)
+        goal = steps[0].move.goal
+        goals = self._plan_options.goals
+        kept = goals[: goals.index(goal) + 1] if goal in goals else (goal,)
+        try:
+            before = self._totals(kept)
+            yield from self._tried(steps, whole=False)
+            after = self._totals(kept)
+        finally:
+            self.draft.back_to(0)
+        for each in before:
+            gained = after[each] - before[each]
+            if each is goal:
+                if gained - self._plan_options.cost * len(steps) <= MIN_GAIN:
+                    planned = sum(step.move.gain for step in steps)
+                    raise Lost(f"goal {goal.value}: it would gain {gained:g} now, not {planned:g} as planned")
+            elif gained < -TOLERANCE:
+                raise Lost(f"goal {each.value}: it would lose {-gained:g} now")
+
+    def still_holds(self) -> bool:
+        """True if nothing has changed since the last rehearsal but by the moves; otherwise what it found counts no more."""
+        if self._was_changed():
+            self._expected.clear()
+        return bool(self._expected)
+
+    def is_as_expected(self, step: Step) -> bool:
+        """True if the last rehearsal still holds, and this move goes where it went in that."""
+        move = step.move
+        pod = self._live.pods.get(move.uid)
+        expected = self._expected.get(move.uid) if self.still_holds() else None
+        if pod is None or expected is None:
+            return False
+        self._live.state.set_time(self._clock.now())
+        try:
+            self._begin_draft()
+            return _changed(self.draft, move) is None and expected in self._decided(step, pod).equal_nodes
+        finally:
+            self.draft.back_to(0)
+
+    def protection(self, move: Move, pod: PodView, *, budgets: bool = False) -> str | None:
+        """The reason why the pod of a move may not move any more; None if it may.
+
+        Without `budgets`, a budget that may allow its eviction later is none: the Eviction API is asked again and again.
+        """
+        rules = Movable(self._chain, self.draft.snapshot, self._plan_options.limits)
+        why = rules.reason_to_stay(pod) if budgets else rules.lasting_reason(pod)
+        return None if why is None else f"pod {move.pod} may not move any more: {why}"
+
+    def _begin(self) -> None:
+        """Raises Stopped if another rebalance is at work. What has changed until now is rehearsed."""
+        self._was_changed()
+        self._expected.clear()
+        self._live.state.set_time(self._clock.now())
+        others = {name: by for name, by in left_cordons(self.draft.snapshot).items() if by != self._by}
+        if others:
+            raise Stopped(cordon_hint(others))
+
+    def _all_movable(self, steps: Sequence[Step], *, budgets: bool) -> Generator[None, None, None]:
+        for step in steps:
+            yield
+            pod = self._live.pods.get(step.move.uid)
+            if pod is not None and not pod.terminating and (why := self.protection(step.move, pod, budgets=budgets)) is not None:
+                raise Lost(why)
+
+    def _totals(self, goals: Iterable[Goal]) -> dict[Goal, float]:
+        snapshot = self.draft.snapshot
+        closed = frozenset(snapshot.names[row] for row in np.flatnonzero(snapshot.unschedulable).tolist())
+        others = closed - self.ours - self.draft.cordoned
+        asked = [goal for goal in goals if goal in CONSOLIDATING]
+        return {goal: value_of(goal, self._plan_options, snapshot)[0].total(snapshot, others) for goal in asked}
+
+    def _tried(self, steps: Sequence[Step], *, whole: bool) -> Generator[None, None, None]:
+        """Changes the draft by these moves. Raises Lost or Stopped at the first that is not possible, or not worth it by itself."""
+        self._begin_draft()
+        for place, step in enumerate(steps):
+            yield
+            self._try(step, as_planned=self._exact or (whole and place == 0), points=not whole)
+
+    def _try(self, step: Step, *, as_planned: bool, points: bool) -> None:
+        """Changes the draft by one move, which must go to the node of the plan if `as_planned` and no move before has ended elsewhere."""
+        draft, move = self.draft, step.move
+        changed = _changed(draft, move)
+        if changed is not None:
+            raise Lost(changed)
+        pod = self._live.pods[move.uid]
+        if move.goal is Goal.VIOLATIONS and decided_without_pod(draft, pod, violation) is None:
+            raise Lost(f"pod {move.pod} is on a node that no rule rejects any more")
+        if points and move.goal is Goal.POINTS:
+            gained = decided_without_pod(draft, pod, points_gained)
+            if gained - self._plan_options.cost <= MIN_GAIN:
+                raise Lost(f"goal {move.goal.value}: it would gain {gained:g} now, not {move.gain:g} as planned")
+        decision = self._decided(step, pod)
+        if decision.node is None:
+            why = f"pod {move.pod} would find no place: {decision.message}"
+            raise Lost(why) if self._deviated else Stopped(why)
+        is_target = move.target in decision.equal_nodes
+        if as_planned and not is_target and not self._deviated:
+            raise Lost(f"pod {move.pod} would go to {decision.node}, not to {move.target} as planned")
+        target = self._expected[move.uid] = move.target if is_target else decision.node
+        draft.place(decision.pod, target, decision.claims_at(target))
+
+    def _decided(self, step: Step, pod: PodView) -> Decision:
+        """The decision about the pod of a move, made again, once the draft is changed as the cluster is for the move."""
+        draft = self.draft
+        draft.uncordon(sorted(draft.cordoned - step.cordoned))
+        for name in sorted(self.ours - step.cordoned - self._lifted):
+            draft.lift(name)
+            self._lifted.add(name)
+        for name in sorted(step.cordoned - draft.cordoned - (self.ours - self._lifted)):
+            draft.cordon(name)
+        draft.evict(pod)
+        return draft.decide(draft.claimed(draft.recreated(pod)))
+
+    def _begin_draft(self) -> None:
+        """Takes evicted pods that are still there off their nodes, in the draft."""
+        self._lifted.clear()
+        for uid, pod in [*self._ending.items()]:
+            if uid not in self._live.pods:
+                del self._ending[uid]
+            elif self.draft.snapshot.placed(uid) is not None:
+                self.draft.evict(pod)
+
+    # ── what has changed otherwise than by the moves ──
+
+    def _was_changed(self) -> bool:
+        """True if the cluster has changed since the last call, otherwise than by the moves."""
+        return not all(map(self._is_planned, self._live.changes()))
+
+    def _is_planned(self, change: Change) -> bool:
+        """True if a change is one that the moves make, or one that no decision reads."""
+        if change.kind == "Node":
+            return self._is_own_cordon(change.before, change.now)
+        if change.kind == "Pod":
+            return self._is_own_move(change.before, change.now)
+        return change.kind in ENFORCED or _content(change.before) == _content(change.now)
+
+    def _is_own_cordon(self, before: objects.Node | None, now: objects.Node | None) -> bool:
+        """True if a node differs by a cordon of this plan at most, and is cordoned by it exactly if it should be."""
+        if before is None or now is None or self._is_cordoned(now) != (now.metadata.name in self.ours):
+            return before is now
+        closed = [node.spec.unschedulable and not self._is_cordoned(node) for node in (before, now)]  # by others
+        return closed[0] == closed[1] and not changed_parts(_opened(before), _opened(now))
+
+    def _is_cordoned(self, node: objects.Node) -> bool:
+        return node.spec.unschedulable and node.metadata.annotations.get(CORDONED_BY) == self._by
+
+    def _is_own_move(self, before: objects.Pod | None, now: objects.Pod | None) -> bool:
+        """True if a pod is one that the plan has evicted, its replacement on the expected node, or takes room just as it did."""
+        then, place = _place(before), _place(now)
+        if then == place or (before is not None and PodView(before).uid in self._ending):
+            return True
+        if then is not None or now is None:
+            return False
+        arrived = PodView(now)
+        evicted, node = self._replacements.get(arrived.uid, (None, ""))
+        return evicted is not None and arrived.node_name == node and arrived.demand == evicted.demand
+
+
+def gone(move: Move) -> str:
+    """A sentence that says that the pod of a move is gone."""
+    return f"pod {move.pod} is gone, or being deleted"
+
+
+def _changed(draft: Draft, move: Move) -> str | None:
+    """The change of the pod or the nodes of a move since it was planned; None if there is none."""
+    placed = draft.snapshot.placed(move.uid)
+    if placed is None or placed[1].terminating:
+        return gone(move)
+    if placed[1].key != move.pod:
+        return f"the pod of uid {move.uid} is {placed[1].key}, not {move.pod} as planned"
+    node = draft.snapshot.names[placed[0]]
+    if node != move.source:
+        return f"pod {move.pod} is on {node}, not on {move.source} as planned"
+    return None if draft.snapshot.row(move.target) is not None else f"node {move.target} is gone"
+
+
+def _opened(node: objects.Node) -> objects.Node:
+    """The node without a cordon, its taint and its author."""
+    annotations = {name: text for name, text in node.metadata.annotations.items() if name != CORDONED_BY}
+    taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT.key)
+    metadata, spec = structs.replace(node.metadata, annotations=annotations), structs.replace(node.spec, unschedulable=False, taints=taints)
+    return structs.replace(node, metadata=metadata, spec=spec)
+
+
+def _place(pod: objects.Pod | None) -> tuple[str, str, bytes] | None:
+    """The node that a pod takes or is nominated for, with all that decisions read of it; None if it takes no room."""
+    if pod is None:
+        return None
+    view = PodView(pod)
+    return None if view.finished or not (view.node_name or view.nominated_node) else (view.node_name, view.nominated_node, view.template)
+
+
+def _content(obj: Any) -> Any:
+    """The object without the version that every write changes."""
+    return None if obj is None else structs.replace(obj, metadata=structs.replace(obj.metadata, resource_version=""))
