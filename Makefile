@@ -51,14 +51,14 @@ test-cluster-twice: $(READY)
 	$(BIN)/python -m tests.cluster.second_try tests/cluster $(CLUSTER_ARGS) $(PYTEST_ARGS)
 
 check: $(READY)
-	$(BIN)/ruff format --check engine tests
-	$(BIN)/ruff check engine tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(READY)
-	$(BIN)/ruff format engine tests
-	$(BIN)/ruff check --fix engine tests
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.figures $(PARTS)
