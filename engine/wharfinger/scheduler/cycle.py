@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queued_pods import QueuedPod
     from wharfinger.scheduler.status import Failures
 
+IN_ORDER_SECONDS = 0.1
+"""Seconds of CPU time of the work ahead of a decision for which pods wait that come later in the queue: a dry run keeps this order."""
+
 
 class SchedulingCycle:
     """Decides about pods on the live state and acts on the decisions."""
@@ -50,25 +53,31 @@ class SchedulingCycle:
         self._preemptor = preemptor
         self._budget = budget
         self._emit = cluster.ports.emit
-        self._precomputed: deque[tuple[QueuedPod, Generator[None, None, None]]] = deque()
+        self._timer = budget.settings.timer
+        self._precomputed: deque[tuple[QueuedPod, Generator[None, None, None], float]] = deque()  # with the end of its time in order
 
     @property
     def busy(self) -> bool:
         """True while work is under way ahead of the decision about a pod."""
         return bool(self._precomputed)
 
+    @property
+    def may_be_passed(self) -> bool:
+        """True if pods may be placed now that come later in the queue: the work ahead of a decision takes long, or there is none."""
+        return not self._precomputed or self._timer() >= self._precomputed[0][-1]
+
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped. Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it."""
         steps = queued.profile.decider.precompute(self._cluster.snapshot, queued.pod)
         if next(steps, self) is None:
-            self._precomputed.append((queued, steps))
+            self._precomputed.append((queued, steps, self._timer() + IN_ORDER_SECONDS))
             return
         self._decide(queued)
 
     def advance(self, ends_at: float) -> None:
         """Continue until the monotonic time `ends_at` with the work ahead of decisions, and decide about pods for which it is done."""
         while self._precomputed:
-            queued, steps = self._precomputed[0]
+            queued, steps, _ = self._precomputed[0]
             for _ in steps if queued.place is Place.IN_FLIGHT else ():
                 if self._clock.monotonic() >= ends_at:
                     return
@@ -81,7 +90,7 @@ class SchedulingCycle:
     def cancel(self) -> None:
         """Give up the work ahead of decisions; the pods wait as if they had not been tried."""
         while self._precomputed:
-            queued, steps = self._precomputed.popleft()
+            queued, steps, _ = self._precomputed.popleft()
             steps.close()
             self._queue.put_back(queued)
 

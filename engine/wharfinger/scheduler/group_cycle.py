@@ -23,6 +23,7 @@ from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, 
 from wharfinger.policies.budget import SUSPENDED, Key
 from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.permits import DELETED, STOPPED, BindTogether
+from wharfinger.scheduler.cycle import IN_ORDER_SECONDS
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
 from wharfinger.scheduler.group_search import MEMBERS_PER_STEP, GroupSearch, Reservations, in_one_step, is_small
 from wharfinger.scheduler.queue import hints
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
     from wharfinger.scheduler.status import Failures, GroupStatus
 
-IN_ORDER_SECONDS = 0.1
-"""Seconds of CPU time of a search for a small group for which pods wait that come after it in the queue."""
 MAX_SEARCHES = 3
 """Searches in one attempt: other pods may take the nodes that a search in slices finds."""
 OVERTAKEN = f"the nodes that were found for the group were taken by other pods {MAX_SEARCHES} times while it was placed"
@@ -265,7 +264,7 @@ class GroupCycle:
             steps.close()
 
     def _keeping_order(self, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
-        """The same steps; other pods may pass the group once these have taken `IN_ORDER_SECONDS` of CPU time."""
+        """The same steps; other pods may pass a small group once these have taken `IN_ORDER_SECONDS` of CPU time."""
         ends_at = self._timer() + IN_ORDER_SECONDS
         try:
             while True:

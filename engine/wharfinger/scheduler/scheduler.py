@@ -283,7 +283,7 @@ class Scheduler:
             self._cycle.advance(clock.monotonic() + seconds)
         ends_at = clock.monotonic() + seconds
         while self._binding.room.is_set():
-            if not group.may_be_passed:
+            if not (group.may_be_passed and self._cycle.may_be_passed):
                 return True
             queued = self.queue.pop(groups=not group.busy)
             if queued is None:

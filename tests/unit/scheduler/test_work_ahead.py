@@ -1,4 +1,4 @@
-"""Devices are looked for in steps before a pod with claims is decided about, so that others are decided about meanwhile."""
+"""Devices are looked for in steps before a pod with claims is decided about, so that others are decided about if this takes long."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -7,18 +7,20 @@ import pytest
 from msgspec import structs
 
 from tests.bench import devices
-from tests.unit.scheduler.running import node, running
+from tests.unit.scheduler.running import node, running, ticking
 from tests.unit.scheduler.running import pod as plain_pod
 from tests.unit.scheduler.test_claims_being_written import LateClaims, pod
 from tests.unit.scheduler.test_groups_live import gang, member
 from wharfinger.framework.plugins.devices import device_rule
 from wharfinger.model import objects
+from wharfinger.policies.budget import BudgetSettings
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 pytestmark = pytest.mark.anyio
 
 NODES = 12
 ONE_STEP_EACH = SchedulerSettings(slice_seconds=-1)
+LONG_STEPS = SchedulerSettings(slice_seconds=-1, budget=BudgetSettings(timer=ticking(1.0)))
 
 
 @pytest.fixture
@@ -35,13 +37,13 @@ def searches(monkeypatch):
 
 
 @asynccontextmanager
-async def world_of(in_turn, *more):
+async def world_of(in_turn, *more, settings=ONE_STEP_EACH):
     """A world in which each node has another number of devices, so that each needs its own search."""
     store = devices.cluster(NODES).objects
     slices = sorted(store.all(objects.ResourceSlice), key=lambda each: each.metadata.name)
     others = [structs.replace(each, spec=structs.replace(each.spec, devices=_named(each, place + 1))) for place, each in enumerate(slices)]
     nodes = [node(f"n{number:05}", cpu="64") for number in range(NODES)]
-    async with running(*nodes, *others, *store.all(objects.DeviceClass), *more, claims=LateClaims, settings=ONE_STEP_EACH) as world:
+    async with running(*nodes, *others, *store.all(objects.DeviceClass), *more, claims=LateClaims, settings=settings) as world:
         turns = asyncio.ensure_future(_each_turn(in_turn))
         yield world
         turns.cancel()
@@ -81,8 +83,8 @@ async def test_each_search_for_a_claim_is_a_step_of_its_own(searches):
         assert max(searches) == 1
 
 
-async def test_pods_of_one_template_share_the_work_and_other_pods_are_placed_meanwhile(searches):
-    async with world_of(searches) as world:
+async def test_pods_of_one_template_share_the_work_and_other_pods_are_placed_meanwhile_if_it_takes_long(searches):
+    async with world_of(searches, settings=LONG_STEPS) as world:
         for name in ("p", "q"):
             world.cluster.put(devices.claim(name, 2))
             world.cluster.put(pod(name))

@@ -1,0 +1,37 @@
+"""Pods are decided in the order of the queue, as in a dry run, also if one of them first reads many placed pods in steps."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.scheduler.running import node, pod, running, ticking
+from wharfinger.model.columns.pod_table import READ_AT_ONCE
+from wharfinger.policies.budget import BudgetSettings
+from wharfinger.scheduler.scheduler import SchedulerSettings
+
+PLACED = 4 * READ_AT_ONCE
+NODES = 8
+TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "none"}}}
+ANTI_AFFINITY = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "placed"), [(0.0, "default/first"), (1.0, "default/second")], ids=["work that takes short", "work that takes long"]
+)
+def test_a_pod_waits_for_the_pod_before_it_unless_that_takes_long(seconds, placed):
+    """Each placed pod has a template of its own. The first pod reads all of them; the second has a template that is known."""
+
+    async def story():
+        there = [node(f"n{i}", cpu="1", labels={"zone": "z"}) for i in range(NODES)]
+        there += [pod(f"there-{i}", cpu="1m", nodeName=f"n{i % NODES}", labels={"app": f"a{i}"}) for i in range(PLACED)]
+        settings = SchedulerSettings(slice_seconds=0.0, budget=BudgetSettings(timer=ticking(seconds)))
+        async with running(node("a", cpu="3", labels={"zone": "z"}), *there, settings=settings) as world:
+            world.cluster.put(pod("known", cpu="2"))
+            await world.calm()
+            world.cluster.remove("Pod", "default/known")
+            world.cluster.put(pod("first", cpu="2", priority=10, affinity=ANTI_AFFINITY, preemptionPolicy="Never"))
+            world.cluster.put(pod("second", cpu="2"))
+            await world.calm()
+            assert {key for key in world.cluster.nodes_of_pods() if "there" not in key} == {placed}
+
+    asyncio.run(story())
