@@ -20,7 +20,7 @@ from wharfinger.model.reading import decode
 
 ZONE = "topology.kubernetes.io/zone"
 REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
-FEW, MANY = 4 * READ_AT_ONCE, 16 * READ_AT_ONCE
+FEW, MANY = 2 * READ_AT_ONCE, 6 * READ_AT_ONCE
 TERM = {"topologyKey": ZONE, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}
 NO_TERM = {**TERM, "labelSelector": {"matchLabels": {"app": "none"}}}
 NODES = 8

@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queued_pods import QueuedPod
     from wharfinger.scheduler.status import Failures
 
-AT_ONCE_SECONDS = 0.02
-"""Seconds of CPU time of reading placed pods and nodes before a decision, without a turn for other tasks."""
 IN_ORDER_SECONDS = 0.1
-"""Seconds of CPU time of the work ahead of a decision for which pods wait that come later in the queue: a dry run keeps this order."""
+"""Seconds of CPU time of counting placed pods ahead of a decision for which pods wait that come later in the queue."""
 
 
 class SchedulingCycle:
@@ -71,17 +69,11 @@ class SchedulingCycle:
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped. Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it."""
         steps = queued.profile.decider.precompute(self._cluster.snapshot, queued.pod)
-        if next(steps, self) is None and not self._done_at_once(queued.pod, steps):
-            self._precomputed.append((queued, steps, self._timer() + IN_ORDER_SECONDS))
+        if next(steps, self) is None:
+            searched = queued.pod.demand.may_claim or queued.pod.object.spec.volumes  # devices and volumes take long
+            self._precomputed.append((queued, steps, 0.0 if searched else self._timer() + IN_ORDER_SECONDS))
             return
         self._decide(queued)
-
-    def _done_at_once(self, pod: PodView, steps: Generator[None, None, None]) -> bool:
-        """True if short steps were done now; those for devices and volumes take long, and each has a slice of its own."""
-        if pod.demand.may_claim or pod.object.spec.volumes:
-            return False
-        ends_at = self._timer() + AT_ONCE_SECONDS
-        return all(self._timer() < ends_at for _ in steps)
 
     def advance(self, ends_at: float) -> None:
         """Continue until the monotonic time `ends_at` with the work ahead of decisions, and decide about pods for which it is done."""

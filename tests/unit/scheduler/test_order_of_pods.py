@@ -9,8 +9,8 @@ from wharfinger.model.columns.pod_table import READ_AT_ONCE
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
-PLACED = 4 * READ_AT_ONCE
-NODES = 8
+PLACED = READ_AT_ONCE + 64
+NODES = 16
 TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "none"}}}
 ANTI_AFFINITY = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
 
@@ -27,11 +27,13 @@ def test_a_pod_waits_for_the_pod_before_it_unless_that_takes_long(seconds, place
         settings = SchedulerSettings(slice_seconds=0.0, budget=BudgetSettings(timer=ticking(seconds)))
         async with running(node("a", cpu="3", labels={"zone": "z"}), *there, settings=settings) as world:
             world.cluster.put(pod("known", cpu="2"))
-            await world.calm()
+            for _ in range(20):
+                await world.calm()
             world.cluster.remove("Pod", "default/known")
             world.cluster.put(pod("first", cpu="2", priority=10, affinity=ANTI_AFFINITY, preemptionPolicy="Never"))
             world.cluster.put(pod("second", cpu="2"))
-            await world.calm()
+            for _ in range(20):  # a step in each turn of the event loop
+                await world.calm()
             assert {key for key in world.cluster.nodes_of_pods() if "there" not in key} == {placed}
 
     asyncio.run(story())

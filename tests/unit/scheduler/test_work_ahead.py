@@ -20,7 +20,6 @@ pytestmark = pytest.mark.anyio
 
 NODES = 12
 ONE_STEP_EACH = SchedulerSettings(slice_seconds=-1)
-SHORT_STEPS = SchedulerSettings(slice_seconds=-1, budget=BudgetSettings(timer=ticking(0.0)))
 LONG_STEPS = SchedulerSettings(slice_seconds=-1, budget=BudgetSettings(timer=ticking(1.0)))
 
 
@@ -94,15 +93,6 @@ async def test_pods_of_one_template_share_the_work_and_other_pods_are_placed_mea
         assert (world.cluster.nodes_of_pods().keys(), 0 < sum(searches) < NODES) == ({"default/plain"}, True)
         assert (await bound(world)).keys() == {"default/plain", "default/p", "default/q"}
         assert max(searches) == 1
-
-
-async def test_pods_that_come_later_wait_while_the_work_is_short(searches):
-    async with world_of(searches, settings=SHORT_STEPS) as world:
-        world.cluster.put(devices.claim("p", 2))
-        world.cluster.put(pod("p"))
-        world.cluster.put(plain_pod("plain"))
-        await turns_until(world.cluster.nodes_of_pods)
-        assert sum(searches) == NODES
 
 
 async def test_a_pod_that_is_deleted_meanwhile_is_not_decided_about(searches):

@@ -21,8 +21,8 @@ from wharfinger.model.objects.pod_view import PodView
 LOG_LIMIT: Final = 1024  # additions and removals kept; a reader further behind recounts
 MAX_READERS: Final = 256
 """Indexes and tallies kept at a time; the least recently used is dropped first."""
-READ_AT_ONCE: Final = 64
-"""Pods, or classes of pods, that are read without steps: a policy may compute 2,500 operations for each of them."""
+READ_AT_ONCE: Final = 1024
+"""Pods, or classes of pods, that are read without steps, so that a small cluster does not change between a pod and its decision."""
 READ_PER_STEP: Final = 16
 
 
