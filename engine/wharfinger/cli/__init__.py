@@ -123,6 +123,19 @@ class Verbs(typer.core.TyperGroup):
         return code
 
 
+class Verb(typer.core.TyperCommand):
+    """The command of one verb."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The words that are left. An error about an option without its value knows no context by itself; it would name another help."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            if getattr(error, "ctx", ctx) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
+
+
 app = typer.Typer(
     cls=Verbs,
     add_completion=True,
@@ -185,7 +198,7 @@ def _command(verb: str) -> Any:
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `wharfinger.__main__` sets it until the imports are done
         signal.signal(signal.SIGINT, signal.default_int_handler)
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(verb)(function)
+    single.command(verb, cls=Verb)(function)
     return typer.main.get_command(single)
 
 

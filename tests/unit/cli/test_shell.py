@@ -40,6 +40,7 @@ def process(*arguments, **more):
         (["dryrun"], "wharf: there is no command 'dryrun'; did you mean `wharf dry-run`?\n"),
         (["nonsense"], "wharf: No such command 'nonsense'. Try 'wharf --help'.\n"),
         (["check", "--nonsense"], "wharf: No such option: --nonsense. Try 'wharf check --help'.\n"),
+        (["capacity", "--nodes"], "wharf: Option '--nodes' requires an argument. Try 'wharf capacity --help'.\n"),
         (["check", "nowhere.policy"], "wharf: nowhere.policy: no such file or folder\n"),
         (["check", "--format", "xml"], None),
         (["dry-run"], None),
