@@ -102,20 +102,25 @@ class Batch:
 
         def rests() -> bool:
             pods = self._api.list("Pod")
-            return not self._scheduler_is_busy() and all(map(_is_settled, pods)) and self._claims_have_pods(pods)
+            assert not (busy := self._busy_queues()), f"the scheduler has pods in its queues: {busy}"
+            assert not (open_ := [_described(pod) for pod in pods if not _is_settled(pod)]), f"pods neither run nor were tried: {open_}"
+            assert not (left := self._claims_without_pods(pods)), f"claims whose pods have left: {left}"
+            return True
 
         eventually(lambda: rests() and _after_a_moment(rests), every=0.05)
 
-    def _scheduler_is_busy(self) -> bool:
+    def _busy_queues(self) -> dict[str, str]:
+        """The metrics of the queues with pods that are to be tried now or soon."""
         _, metrics = self._scheduler.get("/metrics")
-        depths = re.findall(r'^scheduler_pending_pods\{[^}]*queue="(?:active|backoff)"[^}]*\} (\S+)$', metrics, re.MULTILINE)
+        depths = re.findall(r'^scheduler_pending_pods(\{[^}]*queue="(?:active|backoff)"[^}]*\}) (\S+)$', metrics, re.MULTILINE)
         assert depths, "there is no metric of the queue"
-        return sum(map(float, depths)) > 0
+        return {labels: depth for labels, depth in depths if float(depth)}
 
-    def _claims_have_pods(self, pods: Iterable[Plain]) -> bool:
-        """True if the claims that were made for pods that have left, with their devices, are gone."""
+    def _claims_without_pods(self, pods: Iterable[Plain]) -> list[str]:
+        """The claims that were made for pods that have left, and still have their devices."""
         there = {pod["metadata"]["uid"] for pod in pods}
-        return all(claim["metadata"]["ownerReferences"][0]["uid"] in there for claim in self._api.list("ResourceClaim"))
+        claims = (claim["metadata"] for claim in self._api.list("ResourceClaim"))
+        return [f"{claim['namespace']}/{claim['name']}" for claim in claims if claim["ownerReferences"][0]["uid"] not in there]
 
     def _budgets_are_known(self) -> bool:
         """True if the controller of budgets has counted all pods that each covers."""
@@ -154,6 +159,15 @@ def _has_its_volume(claim: Plain) -> bool:
 def _has_its_claims(pod: Plain) -> bool:
     """True if the controller has made the claims of a pod."""
     return len(pod["spec"].get("resourceClaims", ())) == len(pod.get("status", {}).get("resourceClaimStatuses", ()))
+
+
+def _described(pod: Plain) -> str:
+    """What is known of a pod, in one line."""
+    metadata, status = pod["metadata"], pod.get("status", {})
+    node, conditions = pod["spec"].get("nodeName", "no node"), status.get("conditions", ())
+    said = ", ".join(f"{each['type']} {each['status']} {each.get('reason', '')} {each.get('message', '')}".strip() for each in conditions)
+    leaves = ", leaves" if "deletionTimestamp" in metadata else ""
+    return f"{metadata['namespace']}/{metadata['name']} ({node}, {status.get('phase')}{leaves}: {said})"
 
 
 def _is_settled(pod: Plain) -> bool:
