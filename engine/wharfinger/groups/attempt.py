@@ -5,7 +5,6 @@ A decision changes no state. The caller assumes the members on their nodes, or r
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -95,17 +94,15 @@ def decided(decider: Decider, snapshot: Snapshot, pod: PodView, node: str, group
     """The decision about a member, with the node that the search of its group chose; its details are those of the pod alone."""
     decision = decider.decide(snapshot, pod)
     if decision.node == node:
-        return dataclasses.replace(decision, group=group)
+        return structs.replace(decision, group=group)
     row, claims = snapshot.known_row(node), decision.claims_at(node)
-    return dataclasses.replace(decision, node=node, row=row, ties=1, message="", nominated=None, victims=(), claims=claims, group=group)
+    return structs.replace(decision, node=node, row=row, ties=1, message="", nominated=None, victims=(), claims=claims, group=group)
 
 
 def undecided(decider: Decider, snapshot: Snapshot, pod: PodView, result: GroupResult) -> Decision:
     """The decision about a member whose group gives it no node, whether or not the pod alone would have one."""
     decision, why = decider.decide(snapshot, pod), result.of_member
-    return dataclasses.replace(
-        decision, node=None, row=None, ties=0, message=why, nominated=None, victims=(), claims=(), group=result.group
-    )
+    return structs.replace(decision, node=None, row=None, ties=0, message=why, nominated=None, victims=(), claims=(), group=result.group)
 
 
 @contextmanager

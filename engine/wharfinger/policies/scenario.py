@@ -8,7 +8,6 @@ objects reads them.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -429,7 +428,7 @@ class Scenario:
     def _member(self, pod: PodView, node: str | None, message: str) -> Attempt:
         """The attempt of a member of a group, which gets its node from the group's placement, or none."""
         decision, snapshot = self._decide(pod)
-        decision = dataclasses.replace(decision, node=node, row=None if node is None else snapshot.row(node), message=message, victims=())
+        decision = replace(decision, node=node, row=None if node is None else snapshot.row(node), message=message, victims=())
         self.last = Attempt(
             decision=decision,
             evicted=(),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from msgspec import structs
 
@@ -111,4 +109,4 @@ def test_a_pod_without_a_node_gets_none() -> None:
     state, pod = with_slices([1], 2)
     decision = decide(CHAIN, state.snapshot(), PodView(pod))
     assert (decision.node, decision.devices) == (None, ())
-    assert dataclasses.replace(decision, row=None).devices == ()
+    assert structs.replace(decision, row=None).devices == ()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,8 +50,7 @@ class Ranked(Struct, frozen=True, kw_only=True):
     totals: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True, eq=False):
     """The node chosen for a pod, or the reason why there is none.
 
     `node` is None if none of the `n_nodes` is feasible; `message` is then the reason in kube-scheduler's words ("" otherwise). `ties` is
@@ -77,12 +75,12 @@ class Decision:
     victims: tuple[PodView, ...] = ()
     group: str = ""
     claims: tuple[ClaimAllocation, ...] = ()
-    aborted: Mapping[str, str] = field(default_factory=dict)
+    aborted: Mapping[str, str] = {}
     deallocate: objects.ResourceClaim | None = None
     delete: objects.ResourceClaim | None = None
-    evaluation: Evaluation = field(repr=False)
-    version: int = field(repr=False)
-    snapshot: Snapshot = field(repr=False)
+    evaluation: Evaluation
+    version: int
+    snapshot: Snapshot
 
     def __str__(self) -> str:
         if self.node is None:

@@ -363,7 +363,6 @@ class Balance(ResourceScore):
 
     def __init__(self, lanes: ScoredLanes, snapshot: Snapshot) -> None:
         super().__init__(lanes, snapshot)
-        self._added: list[int] = lanes.added[:, 0].tolist()
         self._left_out = np.stack((np.zeros_like(lanes.added), lanes.added), axis=1)  # (n_resources, 2, 1): nothing, and the pod
 
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
@@ -377,13 +376,15 @@ class Balance(ResourceScore):
         amounts = self._lanes.at(snapshot, row)
         if len(amounts) != 2 or not (amounts[0][0] and amounts[1][0]):
             return super().raw_at(snapshot, row)
-        before = [(allocatable, requested - added) for (allocatable, requested), added in zip(amounts, self._added, strict=True)]
-        return 50 + (50 + _balance_of_two(amounts) - _balance_of_two(before)) // 2
+        (first, first_used), (second, second_used) = amounts
+        first_added, second_added = self._lanes.amounts
+        with_pod = _balance_of_two(first, first_used, second, second_used)
+        without = _balance_of_two(first, first_used - first_added, second, second_used - second_added)
+        return 50 + (50 + with_pod - without) // 2
 
 
-def _balance_of_two(amounts: Sequence[tuple[int, int]]) -> int:
-    """`_balance` for one node that has both of two resources, from (allocatable, requested) of each."""
-    (first, first_used), (second, second_used) = amounts
+def _balance_of_two(first: int, first_used: int, second: int, second_used: int) -> int:
+    """`_balance` for one node that has both of two resources, from the allocatable and the requested amount of each."""
     difference = min(float(first_used) / float(first), 1.0) - min(float(second_used) / float(second), 1.0)
     return int((1.0 - abs(difference / 2)) * 100.0)
 

@@ -70,12 +70,14 @@ class Backed(NamedTuple):
 
 
 class ScoredLanes(Struct, frozen=True):
-    """The resources a score counts for one pod template: the requests of the pod `(n_resources, 1)`, and the weights `(n_resources, 1)`.
+    """The resources a score counts for one pod template: the requests of the pod, and the weights `(n_resources, 1)`.
 
-    A node that lists none of a resource in `backed` has as many as it has devices of the class.
+    The requests are `amounts`, and as an array `added` `(n_resources, 1)`. A node that lists none of a resource in `backed` has as many as
+    it has devices of the class.
     """
 
     lanes: Lanes
+    amounts: tuple[int, ...]
     added: NDArray[np.int64]
     weights: NDArray[np.int64]
     nonzero: tuple[tuple[int, int], ...]  # (lane here, lane of `snapshot.nonzero`) for those counted with defaults
@@ -106,7 +108,7 @@ class ScoredLanes(Struct, frozen=True):
 
     def at(self, snapshot: Snapshot, row: int) -> list[tuple[int, int]]:
         """(allocatable on one node, requested there including the pod) of each resource."""
-        allocatable, added = snapshot.allocatable, self.added[:, 0].tolist()
+        allocatable, added = snapshot.allocatable, self.amounts
         if self.lanes.names == _CPU_MEMORY:  # nearly always
             used = snapshot.nonzero if self.nonzero else snapshot.requested
             return [
@@ -137,12 +139,14 @@ def scored_lanes(resources: Sequence[ResourceSpec], attempt: Attempt, *, exact: 
     """
     pod, store = attempt.pod, attempt.snapshot.objects
     counted = [spec for spec in resources if not is_scalar(spec.name) or pod.requests.get(spec.name, 0)]
-    amounts = dict(pod.requests) if exact else {**pod.requests, **dict(zip(_CPU_MEMORY, pod.score_nonzero, strict=True))}
+    requests = dict(pod.requests) if exact else {**pod.requests, **dict(zip(_CPU_MEMORY, pod.score_nonzero, strict=True))}
     known = [spec.name for spec in counted if spec.name in NATIVE or is_scalar(spec.name)]
     classes = [(lane, store.following(BackingClasses).of(name)) for lane, name in enumerate(known) if is_candidate(name)]
+    amounts = tuple(requests.get(name, 0) for name in known)
     return ScoredLanes(
         lanes=Lanes(known),
-        added=np.array([amounts.get(name, 0) for name in known], np.int64).reshape(-1, 1),
+        amounts=amounts,
+        added=np.array(amounts, np.int64).reshape(-1, 1),
         weights=np.array([spec.weight for spec in counted if spec.name in known], np.int64).reshape(-1, 1),
         nonzero=() if exact else tuple((lane, _CPU_MEMORY.index(name)) for lane, name in enumerate(known) if name in _CPU_MEMORY),
         backed=tuple(Backed(lane, store.following(ClassTotals).of(found)) for lane, found in classes if found is not None),

@@ -22,6 +22,8 @@ from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.selector import key_fault
 from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type
 
+LEAST_QUANTUM = 1e-15
+
 # ── base scores, quanta, the tie break and annotations ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -108,6 +110,8 @@ def quantum_of(context: Context, items: Sequence[ast.Quantum]) -> dict[int, floa
         value = literal_of(context, item.value, Type(Kind.NUMBER), "a quantum", Code.P505)
         if value is not None and value.value <= 0:
             context.error(Code.P505, "a quantum is larger than 0", value.span, label="not larger than 0")
+        elif value is not None and value.value < LEAST_QUANTUM:
+            context.error(Code.P505, f"a quantum is at least {LEAST_QUANTUM:g}, below which totals lose their last digits", value.span)
         elif tier is not None and tier in seen:
             report_duplicate(context, f"tier {tier} already has a quantum", item.span, seen[tier])
         elif tier is not None and value is not None:

@@ -361,7 +361,7 @@ class Code(Enum):
     )
     P505 = Record(
         "tier or quantum cannot be used",
-        "A tier is a whole number from 1 to 100, and a quantum is larger than 0.",
+        "A tier is a whole number from 1 to 100, and a quantum is 1e-15 or more.",
     )
     P506 = Record(
         "points for missing values leave 0..100",

@@ -251,6 +251,11 @@ def test_base_quantum_and_ties():
     assert [key.descending for key in found.tie_break] == [False, True]
 
 
+@pytest.mark.parametrize(("quantum", "found"), [("1e-12", []), ("1e-15", []), ("1e-16", ["P505"]), ("0", ["P505"])])
+def test_totals_can_be_rounded_to_a_quantum(quantum, found):
+    assert errors(f"quantum {quantum}") == found
+
+
 def test_annotations_are_plain_values():
     assert policy('policy "p"\n@owner("team")\n@stable\n@tags(["b", "a"])\nprefer a = node.unschedulable').annotations == {
         "owner": "team",
