@@ -100,6 +100,7 @@ VERBS = {
     "capacity": ("capacity", "--by", "kubernetes.io/hostname"),
     "rebalance": ("rebalance", "--goal", "free-nodes", "--goal", "points", "--min-age", "0s"),
     "diff": ("diff", "--replace", "all"),
+    "tune": ("tune", "--replace", "all", "--objective", "nodes_touched", "--objective", "unplaced", "--trials", "12", "--kubernetes"),
 }
 
 
@@ -120,3 +121,18 @@ def test_a_verb_and_its_function_give_the_same_answer(folder, asked):
     [workload] = json.loads(printed(folder, "0", *VERBS["capacity"]))["workloads"]
     [room] = wharfinger.capacity(policies, fresh, by=["kubernetes.io/hostname"]).rooms
     assert workload["more"] == room.more
+
+
+def test_the_search_of_the_verb_and_of_the_function_are_one(folder, asked):
+    found = json.loads(printed(folder, "3", *VERBS["tune"]))
+    tuned = wharfinger.tune(*asked, ["nodes_touched", "unplaced"], replace=["all"], trials=12, kubernetes=True)
+    called = ["nodes_touched", "unplaced"]
+    for side, trial in (("ships", tuned.ships), ("best", tuned.best)):
+        assert found[side]["objectives"] == dict(zip(called, trial.objectives, strict=True))
+        assert found[side]["numbers"] == {
+            number.name: number.text(value) for number, value in zip(tuned.tunables, trial.values, strict=True)
+        }
+    assert [one["objectives"] for one in found["front"]] == [dict(zip(called, one.objectives, strict=True)) for one in tuned.front]
+    assert tuned.held_out is not None
+    assert found["heldOut"]["best"] == dict(zip(called, tuned.held_out[1], strict=True))
+    assert found["change"] == tuned.change

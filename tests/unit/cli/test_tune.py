@@ -11,11 +11,18 @@ from tests.unit.scheduler.decision_log.recording import FIRST, recorded
 from tests.unit.what_if.tune.test_search import TEXT
 from wharfinger.simulate import workloads
 
+FIXED = """policy "fixed"
+param spare: percent = 10%
+param free: percent = 10% range 0%..50%
+score room = clamp(100 * spare + 100 * free, 0, 100)
+"""
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pack.policy").write_text(TEXT)
+    (tmp_path / "fixed.policy").write_text(FIXED)
     nodes = [{"apiVersion": "v1", "kind": "Node", **node} for node in workloads.node_manifests(6)]
     for name, pods in (("busy.json", workloads.running_manifests(6, 6)), ("six.json", workloads.pod_manifests(9))):
         items = [*nodes, *({"apiVersion": "v1", "kind": "Pod", **pod} for pod in pods)]
@@ -110,6 +117,16 @@ def test_a_decision_log_alone_is_enough(wharf, folder):
             "one share of all data",
         ),
         (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--held-out", "none.json"], "none.json"),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--held-out", "1%"], "too little to hold out 1% of it"),
+        (
+            ["-p", "pack.policy", "-s", "six.json", "--objective", "moves / 0", "--trials", "2", "--jobs", "1"],
+            "--objective moves / 0: it has no value in any trial",
+        ),
+        (["-p", "fixed.policy", "-s", "six.json", "--objective", "moves", "--search", "spare"], "write the range of this param"),
+        (
+            ["-p", "fixed.policy", "-s", "six.json", "--objective", "moves", "--search", "fixed.free", "--param", "free=20%"],
+            "--search fixed.free: the value of this param is given",
+        ),
         (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--load", "much"], "--load much: expected a percentage"),
         (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--search", "pak"], "did you mean pack?"),
         (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--patch", "no/where"], "there is no such folder"),

@@ -11,6 +11,7 @@ the best trial are put back one by one, the next step is submitted before the an
 from __future__ import annotations
 
 import importlib.util
+import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -200,6 +201,9 @@ class _Search:
             raise UsageError(f"the policies cannot decide as they are: {measures}")
         ships = Trial(number=ORIGINAL_TRIAL, values=self._shipped, objectives=self._judged(measures))
         usable = [trial for trial in found if trial is not None]
+        if all(math.isinf(value) for trial in (ships, *usable) for value in trial.objectives):
+            names = " and ".join(goal.text for goal in self._objectives)
+            raise UsageError(f"--objective {names}: it has no value in any trial, as it divides by 0 or is too large")
         best = self._reduced(min((ships, *usable), key=lambda trial: (trial.objectives, trial.number)))
         texts = self._texts(best.values)
         return Tuned(

@@ -102,11 +102,23 @@ def chosen(tunables: Sequence[Tunable], wanted: Sequence[str], policies: Sequenc
         name, given, ends = text.partition(EXPLICIT)
         named = [tunable for tunable in tunables if name.strip() in {tunable.name, tunable.own_name}]
         if not named:
+            _refuse_fixed_param(name.strip(), policies)
             near = wording.closest(name, [name for tunable in tunables for name in (tunable.own_name, tunable.name)])
             hint = f"did you mean {near}?" if near else f"there are {', '.join(tunable.name for tunable in tunables)}"
             raise UnknownObject(f"--search {name}: there is no such number to search; {hint}")
         picked |= {tunable.name: _between(tunable, ends, of[tunable.policy]) if given else tunable for tunable in named}
     return tuple(picked.values())
+
+
+def _refuse_fixed_param(name: str, policies: Iterable[CompiledPolicy]) -> None:
+    """Raises UsageError for the name of a param that is none of the tunables."""
+    for policy in policies:
+        for param in policy.policy.params:
+            if name not in {param.name, f"{policy.name}.{param.name}"}:
+                continue
+            if param.default != policy.params[param.name]:
+                raise UsageError(f"--search {name}: the value of this param is given, so it is not searched; leave it out of --param")
+            raise UsageError(f"--search {name}: only numbers with a range are searched; write the range of this param in the policy")
 
 
 def edited(sources: Iterable[Source], tunables: Sequence[Tunable], values: Mapping[str, float]) -> dict[str, str]:

@@ -77,6 +77,11 @@ class Waiting(Struct, frozen=True, kw_only=True):
         names = {node.metadata.name for node in nodes}
         return self._part(names - kept, {pod.uid for pod in self.pods} - pods), self._part(kept, pods)
 
+    @property
+    def is_empty(self) -> bool:
+        """True if there is no pod to place, or no node."""
+        return not (self.pods and self.cluster.nodes)
+
     def _part(self, nodes: AbstractSet[str], pods: AbstractSet[str]) -> Waiting:
         whole = self.cluster
         elsewhere = {pod.uid for pod, name in zip(whole.pods, whole.names, strict=True) if name not in nodes}
@@ -166,6 +171,11 @@ class Recorded(Struct, frozen=True, kw_only=True):
         middle = self.last - int((self.last - self.first) * share)
         return replace(self, last=middle), replace(self, first=middle)
 
+    @property
+    def is_empty(self) -> bool:
+        """True if there is no decision."""
+        return self.first == self.last
+
 
 def recorded(path: str) -> tuple[Recorded, list[str]]:
     """(the decisions of a log, sentences about missing parts). Raises UsageError for a log that does not exist or is broken."""
@@ -199,16 +209,24 @@ def prepared(workload: Waiting | Recorded, words: Sequence[str], load: float, se
         return workload
     whole = with_running_pods_pending(workload, words) if words else workload
     if not whole.pods:
-        hint = "nor running ones that could be placed again" if words else "its running pods are placed again with replace all"
+        hint = "nor running ones that could be placed again" if words else "its running pods are placed again if replace is `all`"
         raise UsageError(f"{whole.title}: there are no pods to place; {hint}")
     return whole.loaded(load, seed)
 
 
 def split(workloads: Sequence[Waiting | Recorded], share: float, seed: int) -> tuple[list[Waiting | Recorded], list[Waiting | Recorded]]:
-    """(the parts to search on, the parts that are held out); nothing is held out for a share of 0."""
+    """(the parts to search on, the parts that are held out); nothing is held out for a share of 0.
+
+    UsageError for a workload that is too small: the policies would be compared on nothing.
+    """
     if not share:
         return list(workloads), []
     parts = [workload.split(share, seed) for workload in workloads]
+    for workload, both in zip(workloads, parts, strict=True):
+        if any(part.is_empty for part in both):
+            raise UsageError(
+                f"{workload}: this is too little to hold out {100 * share:g}% of it; hold out other data, or nothing with a share of 0%"
+            )
     return [part for part, _ in parts], [part for _, part in parts]
 
 
