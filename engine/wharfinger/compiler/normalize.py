@@ -88,7 +88,7 @@ def scaled(raw: NDArray[np.float64], low: float, high: float, scaling: Scaling) 
                 raw = (raw - low) * MAX_POINTS / (high - low)
             else:
                 raw = np.full(len(raw), MIDDLE)
-    return np.minimum(np.where(np.greater(raw, 0.0), raw, 0.0), MAX_POINTS)  # never -0, which `np.maximum` leaves to the processor
+    return np.minimum(np.fmax(raw, 0.0) + 0.0, MAX_POINTS)  # never NaN, and by the sum never -0
 
 
 def stretches(low: float, high: float, min_spread: float) -> bool:

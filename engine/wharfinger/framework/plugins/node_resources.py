@@ -279,7 +279,15 @@ class Allocated(ResourceScore):
         """The points, 0..100."""
         allocatable, requested, weights = self._lanes.columns(snapshot, rows)
         counted = np.maximum(allocatable - requested, 0) if self._least else np.minimum(requested, allocatable)
-        return _weighted(counted * 100 // np.maximum(allocatable, 1), weights, allocatable)
+        weight: Any = max(sum(self._weights), 1)
+        if np.count_nonzero(allocatable) == allocatable.size:  # the usual case: the nodes have all resources
+            totals = weights[:, 0].dot(counted * 100 // allocatable)
+        else:
+            present = weights * (allocatable > 0)
+            totals = (counted * 100 // np.maximum(allocatable, 1) * present).sum(axis=0)
+            weight = np.maximum(present.sum(axis=0), 1)
+        mean: NDArray[np.int64] = totals // weight
+        return mean
 
     def raw_at(self, snapshot: Snapshot, row: int) -> float:
         """The points of one node."""
@@ -312,16 +320,6 @@ class Ratio(ResourceScore):
 def _allocatable(snapshot: Snapshot, name: str, row: int) -> int:
     lane = snapshot.resource_index(name)
     return 0 if lane is None else int(snapshot.allocatable[lane, row])
-
-
-def _weighted(points: NDArray[np.int64], weights: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The weighted mean of `(n_resources, n_rows)` points over the resources that each node has, truncated; 0 where it has none."""
-    if np.count_nonzero(allocatable) == allocatable.size:
-        total: NDArray[np.int64] = (points * weights).sum(axis=0) // weights.sum()
-        return total
-    present = weights * (allocatable > 0)
-    mean: NDArray[np.int64] = (points * present).sum(axis=0) // np.maximum(present.sum(axis=0), 1)
-    return mean
 
 
 def _broken_linear(utilization: NDArray[np.int64], shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
