@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -102,19 +103,27 @@ class Batch:
 
         def rests() -> bool:
             pods = self._api.list("Pod")
-            assert not (busy := self._busy_queues()), f"the scheduler has pods in its queues: {busy}"
-            assert not (open_ := [_described(pod) for pod in pods if not _is_settled(pod)]), f"pods neither run nor were tried: {open_}"
+            depths = self._queue_depths()
+            busy = {queue: depth for queue, depth in depths.items() if depth and queue in {"active", "backoff"}}
+            assert not busy, f"the scheduler has pods in its queues: {busy}"
+            untried = [pod for pod in pods if not _is_settled(pod)]
+            members = [pod for pod in untried if "schedulingGroup" in pod["spec"] and "nodeName" not in pod["spec"]]
+            if len(untried) > len(members) or len(members) > depths["gated"]:  # members of a group that is not complete are not tried
+                raise AssertionError(f"pods neither run nor were tried: {[_described(pod) for pod in untried]}")
             assert not (left := self._claims_without_pods(pods)), f"claims whose pods have left: {left}"
             return True
 
         eventually(lambda: rests() and _after_a_moment(rests), every=0.05)
 
-    def _busy_queues(self) -> dict[str, str]:
-        """The metrics of the queues with pods that are to be tried now or soon."""
+    def _queue_depths(self) -> Counter[str]:
+        """The pods in each queue of the scheduler."""
         _, metrics = self._scheduler.get("/metrics")
-        depths = re.findall(r'^scheduler_pending_pods(\{[^}]*queue="(?:active|backoff)"[^}]*\}) (\S+)$', metrics, re.MULTILINE)
-        assert depths, "there is no metric of the queue"
-        return {labels: depth for labels, depth in depths if float(depth)}
+        found = re.findall(r'^scheduler_pending_pods\{[^}]*queue="(\w+)"[^}]*\} (\S+)$', metrics, re.MULTILINE)
+        assert found, "there is no metric of the queue"
+        depths: Counter[str] = Counter()
+        for queue, depth in found:
+            depths[queue] += int(float(depth))
+        return depths
 
     def _claims_without_pods(self, pods: Iterable[Plain]) -> list[str]:
         """The claims that were made for pods that have left, and still have their devices."""
