@@ -15,9 +15,10 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.builtins.signature import NOT_NEGATIVE, POINTS, AtNode, AtRows, always, plain, text
@@ -35,7 +36,7 @@ WEIGHTS = {"*": plain("weight")}
 METRIC = Parameter(name="metric", kinds=NUMERIC, optional_ok=True)
 
 
-class Fill(NamedTuple):  # a tuple, because two are made for each row that changed
+class Fill(Struct, frozen=True):
     """One resource on one node (floats) or on many (arrays): allocatable, requested before and after the pod, and whether it counts."""
 
     allocatable: Any

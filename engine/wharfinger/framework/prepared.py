@@ -26,7 +26,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from msgspec import Struct
@@ -99,7 +99,7 @@ class Shared:
         return cast("T | None", found)
 
 
-class Attempt(NamedTuple):  # a tuple, because it is created for every decision and must cost very little
+class Attempt(Struct, frozen=True):
     """An attempt to schedule a pod: the pod, the cluster, and the values that the extension points share for the pod's template."""
 
     pod: PodView
@@ -275,7 +275,7 @@ class DefaultNormalize(Struct, frozen=True):
         return MAX_NODE_SCORE - scaled if self.reverse else scaled
 
 
-class Changes(NamedTuple):
+class Changes(Struct, frozen=True):
     """The rows that changed after the last update of a kept result. Rows have not been added, moved or removed.
 
     `node_rows` are the rows whose node object changed; `rows` are these and the rows whose pods changed. Both are `(n,) intp`, ascending.

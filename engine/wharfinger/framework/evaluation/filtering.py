@@ -12,9 +12,10 @@ without them. Few nodes have nominated pods; their results are kept until someth
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.framework.domains import RowClasses
@@ -275,7 +276,7 @@ def _allocating(slot: FilterSlot) -> AllocatingFilter:
     return rule
 
 
-class Flips(NamedTuple):
+class Flips(Struct, frozen=True):
     """The rows that became feasible or infeasible, and the rows whose `FeasibleSet.possible` changed; both ascending."""
 
     rows: NDArray[np.intp]

@@ -70,7 +70,7 @@ class DefaultPreemption(CountingPlugin, PostFilterPlugin):
 
     def post_filter(self, attempt: Attempt, rejection: Rejection) -> PostFilterOutcome:
         """The cheapest node to free and its victims, or a message why preemption does not help."""
-        pod, snapshot, shared = attempt
+        pod, snapshot, shared = attempt.pod, attempt.snapshot, attempt.shared
         refusal = ineligible(pod, snapshot, rejection.unresolvable)
         if refusal:
             return PostFilterOutcome(message=f"preemption: {refusal}")

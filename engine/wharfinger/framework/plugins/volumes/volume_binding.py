@@ -102,7 +102,7 @@ class VolumeBinding(FilterPlugin, PrecomputingPlugin):
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip without claims; `Rejected` if a claim is missing, lost, being deleted, or unbound and not waiting for its first consumer."""
-        pod, snapshot, _ = attempt
+        pod, snapshot = attempt.pod, attempt.snapshot
         uses = tuple(volume_claims.claims_used(pod))
         if not uses:
             return SKIP_ALWAYS
@@ -323,7 +323,7 @@ class VolumeZone(FilterPlugin):
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip without labelled volumes; `Rejected` if a claim, volume or class is missing or a claim is not bound yet."""
-        pod, snapshot, _ = attempt
+        pod, snapshot = attempt.pod, attempt.snapshot
         if not pod.object.spec.volumes:
             return SKIP_ALWAYS
         if (refused := volume_claims.too_many(pod)) is not None:

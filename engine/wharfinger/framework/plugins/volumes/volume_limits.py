@@ -72,7 +72,7 @@ class VolumeRestrictions(CountingPlugin, FilterPlugin):
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip if neither an exclusive disk nor a ReadWriteOncePod claim in use matters; `Rejected` if a claim does not exist."""
-        pod, snapshot, _ = attempt
+        pod, snapshot = attempt.pod, attempt.snapshot
         if not pod.object.spec.volumes:
             return SKIP_ALWAYS
         if (refused := volume_claims.too_many(pod)) is not None:
