@@ -103,7 +103,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             stopwatch=observation.scheduling.stopwatch,
         )
         observation.scheduling.limit_rules_to(lambda: rules_of(daemon.scheduler))
-        steps = LoopSteps(metrics, clock.sleep)
+        steps = LoopSteps(metrics)
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
         async with Tasks() as tasks:

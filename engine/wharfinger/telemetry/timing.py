@@ -9,9 +9,10 @@ thousand: one of ten, chosen at random, is measured and counts ten times in sums
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 
 from wharfinger.framework.extension import Plugin
@@ -30,11 +31,14 @@ ONE_OF = 10
 
 
 class LoopSteps:
-    """Measures how late beats are; `timer` gives the seconds since any fixed moment, and `sleep` waits."""
+    """Measures how late beats are; `timer` gives the seconds since any fixed moment, for the longest step of the last minutes.
 
-    def __init__(self, metrics: Metrics, sleep: Callable[[float], Awaitable[None]], timer: Callable[[], float] = time.perf_counter) -> None:
-        self._sleep = sleep
+    A beat is a timer of the event loop and no task that sleeps: an idle process does little else than to beat.
+    """
+
+    def __init__(self, metrics: Metrics, timer: Callable[[], float] = time.perf_counter) -> None:
         self._timer = timer
+        self._next: asyncio.TimerHandle | None = None
         self._steps = metrics.histogram(Metric.LOOP_STEPS)
         self._longest = self._longest_before = 0.0
         self._since = timer()
@@ -48,10 +52,21 @@ class LoopSteps:
 
     async def run(self) -> None:
         """Measures until cancelled."""
-        while True:
-            began = self._timer()
-            await self._sleep(BEAT)
-            self.late(max(0.0, self._timer() - began - BEAT))
+        loop = asyncio.get_running_loop()
+        self._wait(loop)
+        try:
+            await loop.create_future()
+        finally:
+            if self._next is not None:
+                self._next.cancel()
+
+    def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = loop.time() + BEAT
+        self._next = loop.call_at(due, self._beat, loop, due)
+
+    def _beat(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        self.late(max(0.0, loop.time() - due))
+        self._wait(loop)
 
     def late(self, seconds: float) -> None:
         """Records by how many seconds a beat was late."""

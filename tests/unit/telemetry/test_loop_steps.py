@@ -10,28 +10,21 @@ STEPS = "wharfinger_event_loop_step_seconds"
 LONGEST = "wharfinger_event_loop_longest_step_seconds"
 
 
-class Beats:
-    """A clock on which each sleep lasts a beat and as much longer as a step takes, until there are no more steps."""
+class Moment:
+    """A clock that moves by hand."""
 
-    def __init__(self, *steps):
-        self.now = 100.0
-        self.steps = list(steps)
+    now = 100.0
 
     def timer(self):
         return self.now
 
-    async def sleep(self, seconds):
-        if not self.steps:
-            raise asyncio.CancelledError
-        self.now += seconds + self.steps.pop(0)
-
 
 def measured(scene, *steps):
-    beats = Beats(*steps)
-    found = LoopSteps(scene.metrics, beats.sleep, beats.timer)
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(found.run())
-    return beats, found
+    moment = Moment()
+    found = LoopSteps(scene.metrics, moment.timer)
+    for step in steps:
+        found.late(step)
+    return moment, found
 
 
 def test_a_beat_is_late_by_the_step_that_kept_it_waiting(scene):
@@ -43,19 +36,19 @@ def test_a_beat_is_late_by_the_step_that_kept_it_waiting(scene):
 
 
 def test_the_longest_step_is_forgotten_after_two_minutes_at_most(scene):
-    beats, found = measured(scene, 0.3)
-    beats.now += WINDOW_SECONDS
+    moment, found = measured(scene, 0.3)
+    moment.now += WINDOW_SECONDS
     found.late(0.1)
     assert found.longest == pytest.approx(0.3)
-    beats.now += WINDOW_SECONDS
+    moment.now += WINDOW_SECONDS
     assert found.longest == pytest.approx(0.1)
-    beats.now += 2 * WINDOW_SECONDS
+    moment.now += 2 * WINDOW_SECONDS
     assert found.longest == 0.0
 
 
 def test_a_step_that_a_real_loop_runs_is_seen(scene):
     async def story():
-        found = LoopSteps(scene.metrics, asyncio.sleep)
+        found = LoopSteps(scene.metrics)
         task = asyncio.create_task(found.run())
         await asyncio.sleep(0)
         loop = asyncio.get_running_loop()
@@ -67,3 +60,18 @@ def test_a_step_that_a_real_loop_runs_is_seen(scene):
         return found.longest
 
     assert asyncio.run(story()) >= 4 * BEAT - 0.001
+
+
+def test_the_beats_end_with_the_task(scene):
+    async def story():
+        found = LoopSteps(scene.metrics)
+        task = asyncio.create_task(found.run())
+        await asyncio.sleep(3 * BEAT)
+        task.cancel()
+        await asyncio.wait([task])
+        seen = scene.samples(f"{STEPS}_count")[()]
+        await asyncio.sleep(3 * BEAT)
+        return seen, scene.samples(f"{STEPS}_count")[()]
+
+    seen, later = asyncio.run(story())
+    assert 0 < seen == later
