@@ -2,12 +2,13 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from wharfinger.framework.plugins.devices.cel import library
-from wharfinger.framework.plugins.devices.cel.selector import DeviceTraits, Selector, SelectorFailed, compiled
+from wharfinger.framework.plugins.devices.cel import library, rewriting, selector
+from wharfinger.framework.plugins.devices.cel.selector import DeviceTraits, Read, Selector, SelectorFailed, compiled, reads
 
 DOMAIN = "gpu.example.com"
 DEVICE = DeviceTraits(
@@ -308,3 +309,33 @@ def test_optional_values_that_would_end_the_process_are_refused(expression):
 )
 def test_optional_values_that_are_taken_out_reach_functions(expression):
     assert answer(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "read"),
+    [
+        (f"{GPU}.model == 'a'", "model"),
+        (f"{GPU} . ? model.orValue('a') == 'a'", "model"),
+        (f'{GPU} [ ? "model" ].orValue("a") == "a"', "model"),
+        (f"{GPU}.{' ' * 10_000}model == 'a'", "model"),
+        (f"{GPU}.{' ' * 10_000}all(x, true)", None),
+        (f"device{' ' * 10_000}.attributes", None),
+    ],
+)
+def test_spaces_do_not_change_what_an_expression_reads(expression, read):
+    assert reads(expression) == (None if read is None else (Read("attributes", DOMAIN, read),))
+
+
+@pytest.mark.parametrize(
+    "pattern", [selector._READ, selector._PLAIN, selector._RENAMED, rewriting._USES], ids=lambda found: found.pattern[:12]
+)
+def test_what_looks_through_an_expression_gives_nothing_back(pattern):
+    """Two parts that may match the same characters, and can give them back, try all ways to divide them: seconds for 10,000 spaces."""
+    assert re.findall(r"\*(?![+?])", pattern.pattern) == []
+
+
+def test_a_string_without_an_end_is_refused_as_such():
+    found = compiled('device.driver == "' + '\\"' * 100 + ".indexOf(")
+    assert isinstance(found, SelectorFailed)
+    assert "compilation failed" in str(found)
+    assert "kubernetes_" not in str(found)

@@ -43,7 +43,7 @@ _RESULT: Final = "@result"
 _ITEM: Final = "@item"
 _ITEMS: Final = "@items"
 
-_USES = re.compile(rf"\.\s*(?:{'|'.join(_COUNTS)})\s*\(\s*([A-Za-z_]\w*)\s*,(?:\s*([A-Za-z_]\w*)\s*,)?")
+_USES = re.compile(rf"\.\s*+(?:{'|'.join(_COUNTS)})\s*+\(\s*+([A-Za-z_]\w*+)\s*+,(?:\s*+([A-Za-z_]\w*+)\s*+,)?")
 
 
 def variables(expression: str) -> frozenset[str]:

@@ -228,14 +228,15 @@ def _environment(names: frozenset[str]) -> Any:
     )
 
 
-_TEXT = r"""(?:"[^"\\\n]*"|'[^'\\\n]*')"""
-_KEY = rf"""(?:\.\s*\??\s*([A-Za-z_]\w*+)|\[\s*\??\s*({_TEXT})\s*\])(?!\s*\()"""
-_FIELD = rf"device\s*\.\s*(attributes|capacity)\s*\[\s*({_TEXT})\s*\]\s*{_KEY}"
+# `*+` keeps all that it matched. So a search takes time in proportion to the length of any expression.
+_TEXT = r"""(?:"[^"\\\n]*+"|'[^'\\\n]*+')"""
+_KEY = rf"""(?:\.\s*+(?:\?\s*+)?+([A-Za-z_]\w*+)|\[\s*+(?:\?\s*+)?+({_TEXT})\s*+\])(?!\s*+\()"""
+_FIELD = rf"device\s*+\.\s*+(attributes|capacity)\s*+\[\s*+({_TEXT})\s*+\]\s*+{_KEY}"
 _READ = re.compile(_FIELD)
-_PLAIN = re.compile(r"device\s*\.\s*(?:driver|allowMultipleAllocations)\b")
+_PLAIN = re.compile(r"device\s*+\.\s*+(?:driver|allowMultipleAllocations)\b")
 _DEVICE = re.compile(r"\bdevice\b")
 
-_RENAMED = re.compile(r"""(?s:\"{3}.*?\"{3}|'{3}.*?'{3})|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\.\s*(indexOf|lastIndexOf)(?=\s*\()""")
+_RENAMED = re.compile(r"""(?s:\"{3}.*?\"{3}|'{3}.*?'{3})|"(?:\\.|[^"\\])*+"?|'(?:\\.|[^'\\])*+'?|\.\s*+(indexOf|lastIndexOf)(?=\s*+\()""")
 
 
 class Read(NamedTuple):
@@ -255,7 +256,10 @@ def reads(expression: str) -> tuple[Read, ...] | None:
 
 
 def _renamed(expression: str) -> str:
-    """An expression in which `indexOf` and `lastIndexOf` have their names of this module; string literals are unchanged."""
+    """An expression in which `indexOf` and `lastIndexOf` have their names of this module; string literals are unchanged.
+
+    A string without an end is one up to the end of the expression, which is then refused.
+    """
     return _RENAMED.sub(lambda match: match[0] if match[1] is None else f".kubernetes_{match[1]}", expression)
 
 
