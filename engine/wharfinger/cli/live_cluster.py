@@ -52,17 +52,28 @@ def _cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | Non
     return cluster.load_cluster(paths, skip_invalid=skip_invalid)
 
 
+CAPTURE_TIMEOUT = 60.0
+"""Seconds that a request for a page of a list may take."""
+CAPTURE_AGENT = "wharf-snapshot"
+
+
 def capture(kubeconfig: str | None, context: str | None) -> Captured:
     """Everything that a decision depends on; UsageError if it cannot be read."""
-    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — half a second of imports that files do not need
-    from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — as above
+    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — imports that files do not need
     from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — as above
+    from wharfinger.kube.reads import Reads  # noqa: PLC0415 — as above
     from wharfinger.kube.wire import captured  # noqa: PLC0415 — as above
 
     async def read_cluster() -> Captured:
         clock = SystemClock()
         credentials = Credentials(kubeconfig, context, clock.monotonic)
-        async with Connection(credentials, Limits(request_timeout=60.0), user_agent="wharf-snapshot") as connection:
+        await credentials.load()
+        if credentials.proxy is None:
+            async with Reads(credentials, CAPTURE_TIMEOUT, user_agent=CAPTURE_AGENT) as reads:
+                return await captured(reads, clock)
+        from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — aiohttp, which most clusters do not need here
+
+        async with Connection(credentials, Limits(request_timeout=CAPTURE_TIMEOUT), user_agent=CAPTURE_AGENT) as connection:
             return await captured(connection, clock)
 
     return asyncio.run(read_cluster())

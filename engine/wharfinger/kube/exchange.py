@@ -1,8 +1,8 @@
 """Small HTTP requests with small answers over TLS, at a fraction of what general clients cost.
 
 A scheduler's requests are all alike: a few hundred bytes over a connection that stays open, answered by a few hundred bytes, thousands of
-times in a row. A general client spends most of its time on cases that do not occur (docs/decisions/0007). Lists, watches and everything
-that goes through a proxy use aiohttp. Answers are read as RFC 9112 has them.
+times in a row. A general client spends most of its time on cases that do not occur (docs/decisions/0007). Watches, the lists of a process
+that watches, and everything that goes through a proxy use aiohttp. Answers are read as RFC 9112 has them.
 
 TLS is bytes in and bytes out here. asyncio's TLS is a transport for any protocol: it limits what is buffered, negotiates the end, and
 supports servers. For two small records it takes more time than OpenSSL does.
@@ -62,16 +62,23 @@ class Answer(Struct, frozen=True):
 class AnswerReader:
     """Reads one answer after the other; at most one may be in flight."""
 
-    __slots__ = ("_headers", "_rest", "_status")
+    __slots__ = ("_chunks", "_headers", "_next", "_rest", "_status")
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: bytes | bytearray = b""
+        self._chunks: list[bytes] = []  # of the answer whose head has been read
+        self._next = 0  # where in the rest the next chunk begins
         self._status = 0  # of the answer whose head has been read
         self._headers: dict[bytes, bytes] = {}
 
     def feed(self, chunk: bytes) -> Answer | None:
         """The answer once it is complete, None before; raises NotHttp."""
-        self._rest = self._rest + chunk if self._rest else chunk
+        if not self._rest:
+            self._rest = chunk
+        else:
+            if isinstance(self._rest, bytes):  # most answers come whole; a page of a list comes in hundreds of pieces
+                self._rest = bytearray(self._rest)
+            self._rest += chunk
         while not self._status:
             if not self._read_head():
                 return None
@@ -81,11 +88,11 @@ class AnswerReader:
         """The answer that ends with the connection; ConnectionError when it is not complete."""
         if not self._status or b"content-length" in self._headers or b"transfer-encoding" in self._headers:
             raise ConnectionError("the connection broke off")
-        return self._answer(self._rest, b"")
+        return self._answer(bytes(self._rest), b"")
 
     def _read_head(self) -> bool:
         """True if a head was read; the head of an interim answer (1xx) leaves the status at 0."""
-        head, end, rest = self._rest.partition(b"\r\n\r\n")
+        head, end, rest = bytes(self._rest).partition(b"\r\n\r\n")
         if not end:
             if len(head) > _MAX_HEAD_BYTES:
                 raise NotHttp("an answer whose headers do not end")
@@ -107,7 +114,7 @@ class AnswerReader:
 
     def _read_body(self) -> Answer | None:
         if self._status in _BODILESS:
-            return self._answer(b"", self._rest)
+            return self._answer(b"", bytes(self._rest))
         if self._headers.get(b"transfer-encoding", b"").lower() == b"chunked":
             return self._read_chunks()
         stated = self._headers.get(b"content-length")
@@ -118,30 +125,33 @@ class AnswerReader:
         length = int(stated)
         if len(self._rest) < length:
             return None
-        return self._answer(self._rest[:length], self._rest[length:])
+        return self._answer(bytes(self._rest[:length]), bytes(self._rest[length:]))
 
     def _read_chunks(self) -> Answer | None:
-        """The answer if all chunks have arrived; chunked answers are short, so they are parsed from the start each time."""
-        rest, parts = self._rest, list[bytes]()
+        """The answer if all chunks have arrived."""
         while True:
-            size, end, rest = rest.partition(b"\r\n")
-            if not end:
+            end = self._rest.find(b"\r\n", self._next)
+            if end < 0:
                 return None
             try:
-                length = int(size.partition(b";")[0], 16)
+                length = int(bytes(self._rest[self._next : end]).partition(b";")[0], 16)
             except ValueError:
                 raise NotHttp("an answer in chunks without a size") from None
+            if length < 0:
+                raise NotHttp(f"a chunk of {length} bytes")
             if length == 0:
-                _, end, rest = (b"\r\n" + rest).partition(b"\r\n\r\n")
-                return self._answer(b"".join(parts), rest) if end else None
-            if len(rest) < length + 2:
+                last = self._rest.find(b"\r\n\r\n", end)
+                return None if last < 0 else self._answer(b"".join(self._chunks), bytes(self._rest[last + 4 :]))
+            begin = end + 2
+            if len(self._rest) < begin + length + 2:
                 return None
-            parts.append(rest[:length])
-            rest = rest[length + 2 :]
+            self._chunks.append(bytes(self._rest[begin : begin + length]))
+            self._next = begin + length + 2
 
     def _answer(self, content: bytes, rest: bytes) -> Answer:
         headers, status = self._headers, self._status
         self._rest, self._status, self._headers = b"", 0, {}
+        self._chunks, self._next = [], 0
         delimited = status in _BODILESS or b"content-length" in headers or b"transfer-encoding" in headers
         closing = headers.get(b"connection", b"").lower() == b"close"
         after = headers.get(b"retry-after")

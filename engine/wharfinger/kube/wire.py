@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Struct, field, structs
@@ -23,11 +23,13 @@ from msgspec.structs import replace
 from wharfinger.errors import InvalidObject, UsageError
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals
-from wharfinger.kube.connection import Connection
 from wharfinger.kube.refusals import Backoff
 from wharfinger.model import objects
 from wharfinger.model.objects import AnyObject
 from wharfinger.model.reading import decode, snapshot_file
+
+if TYPE_CHECKING:
+    from wharfinger.kube.credentials import Credentials
 
 _END_OF_LIST = "k8s.io/initial-events-end"
 
@@ -231,7 +233,23 @@ def _pod_spec(raw: msgspec.Raw) -> _PodSpec:
         return _PodSpec()
 
 
-async def pages(connection: Connection, path: str, params: Mapping[str, str], size: int) -> AsyncIterator[tuple[list[msgspec.Raw], str]]:
+class Server(Protocol):
+    """An API server that is read."""
+
+    credentials: Credentials
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 — of the exchange with the server
+    ) -> bytes:
+        """The body of the answer; ApiError unless it is a success."""
+
+
+async def pages(connection: Server, path: str, params: Mapping[str, str], size: int) -> AsyncIterator[tuple[list[msgspec.Raw], str]]:
     """(items, version of the list) for each page of up to `size` objects, 0 for all in one; ApiError, InvalidObject."""
     asked = {**params, **({"limit": str(size)} if size else {})}
     while True:
@@ -258,7 +276,7 @@ class Captured(Struct, frozen=True, kw_only=True):
         return (snapshot_file.encoded(obj, api_version) for obj, api_version in self.objects)
 
 
-async def captured(connection: Connection, clock: Clock) -> Captured:
+async def captured(connection: Server, clock: Clock) -> Captured:
     """The objects of the kinds in `SCHEDULING`.
 
     UsageError if a required kind cannot be read; other kinds, and objects, that cannot be read are named in `word`.
@@ -271,7 +289,7 @@ async def captured(connection: Connection, clock: Clock) -> Captured:
 
 
 class _Reading(Struct):
-    connection: Connection
+    connection: Server
     clock: Clock
     version: str = ""
     objects: list[tuple[AnyObject, str]] = field(default_factory=list)

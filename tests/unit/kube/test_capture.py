@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
-from tests.unit.kube.conftest import RealClock
-from tests.unit.kube.scripted_server import Answer, refused
+from tests.unit.kube.conftest import RealClock, connected
+from tests.unit.kube.scripted_server import Answer, ScriptedServer, refused
 from wharfinger.errors import UsageError
+from wharfinger.kube.reads import Reads
 from wharfinger.kube.wire import COSCHEDULING_PODGROUPS, PODGROUPS, SCHEDULING, captured
 from wharfinger.model import objects
 from wharfinger.model.reading import files
 
 PODS, NODES, CLASSES = "/api/v1/pods", "/api/v1/nodes", "/apis/storage.k8s.io/v1/storageclasses"
 EXACT = {"resourceVersion": "7", "resourceVersionMatch": "Exact"}
+
+
+@pytest.fixture(params=["connection", "reads"])
+def run(request, tmp_path):
+    """Runs a scenario against a scripted server, through either client."""
+
+    def start(scenario, **limits):
+        async def main():
+            async with asyncio.timeout(15), ScriptedServer().serving() as server, connected(tmp_path, server, **limits) as connection:
+                if request.param == "connection":
+                    await scenario(server, connection)
+                    return
+                async with Reads(connection.credentials, connection.limits.request_timeout, user_agent="test") as reads:
+                    await scenario(server, reads)
+
+        asyncio.run(main())
+
+    return start
 
 
 def listed(*items, version="7", token=None):
