@@ -64,19 +64,23 @@ def capture(kubeconfig: str | None, context: str | None) -> Captured:
     from wharfinger.kube.reads import Reads  # noqa: PLC0415 — as above
     from wharfinger.kube.wire import captured  # noqa: PLC0415 — as above
 
-    async def read_cluster() -> Captured:
+    found: list[Captured] = []  # and no result of the task: at the end, asyncio.run asks for a handler whose repr contains the result
+
+    async def read_cluster() -> None:
         clock = SystemClock()
         credentials = Credentials(kubeconfig, context, clock.monotonic)
         await credentials.load()
         if credentials.proxy is None:
             async with Reads(credentials, CAPTURE_TIMEOUT, user_agent=CAPTURE_AGENT) as reads:
-                return await captured(reads, clock)
+                found.append(await captured(reads, clock))
+                return
         from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — aiohttp, which most clusters do not need here
 
         async with Connection(credentials, Limits(request_timeout=CAPTURE_TIMEOUT), user_agent=CAPTURE_AGENT) as connection:
-            return await captured(connection, clock)
+            found.append(await captured(connection, clock))
 
-    return asyncio.run(read_cluster())
+    asyncio.run(read_cluster())
+    return found[0]
 
 
 def _objects(found: Captured) -> files.Objects:
