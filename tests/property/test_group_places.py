@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.group_searches import place
+from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.cycle import Decider, decide
+from wharfinger.groups.exact.member_classes import ordered
+from wharfinger.groups.placing import placing
 from wharfinger.groups.terms import Group, GroupTerms, Impossible, Level, Placed
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -121,3 +125,25 @@ def test_the_answer_is_that_of_trying_everything(scene: tuple[ClusterState, Grou
         row = state.snapshot().known_row(name)
         assert decider.evaluation(state.snapshot(), members[uid]).filtering.feasible[row]
         state.assume(members[uid], name)
+
+
+@settings(max_examples=150, deadline=None)
+@given(scenes())
+def test_members_go_where_single_pods_would(scene: tuple[ClusterState, Group]) -> None:
+    """A group without levels is placed as its members would be one after the other, each decided anew on the cluster as it is then."""
+    state, group = scene
+    group = replace(group, terms=GroupTerms(min_count=len(group.waiting), source="m"))
+    alone: dict[str, str] = {}
+    for pod in ordered(group.waiting):
+        decision = decide(CHAIN, state.snapshot(), pod)
+        if decision.node is None:
+            break
+        alone[pod.uid] = decision.node
+        state.assume(pod, decision.node)
+    for pod in group.waiting:
+        state.forget(pod)
+    if len(alone) == len(group.waiting):
+        steps = placing(Decider(CHAIN), state, group, keep=True)
+        assert at_once(steps) == Placed(nodes=alone)
+        there = {pod.uid: pod.node_name for pod, assumed in state.placements() if assumed}
+        assert there == alone

@@ -228,7 +228,8 @@ class Chain:
 
     def lineup(self, pod: PodView, at: Circumstances) -> Lineup:
         """The rules that apply to the pod in these circumstances."""
-        governing = tuple(index for index, policy in self._possible(pod.namespace).rules if policy.governs(pod, at))
+        rules = self._possible(pod.namespace).rules
+        governing = tuple(index for index, policy in rules if policy.governs(pod, at)) if rules else ()
         found = self._lineups.get(governing)
         if found is None:
             if len(self._lineups) >= MAX_LINEUPS:

@@ -157,12 +157,13 @@ class Tentative:
         """Assume a member on a node, with the devices that it gets there."""
         snapshot = self.snapshot
         assigned = self.decider.chain.assigned_on(pod, snapshot, node)
-        claims = allocations(self.decider, snapshot, pod, node)
+        if pod.demand.may_claim:
+            claims = allocations(self.decider, snapshot, pod, node)
+            for each in claims:
+                self._state.take_devices(each.claim, each.allocation)
+                self._state.objects.following(Allocations).share(each.claim)
+            self._claims[pod.uid] = [each.claim for each in claims]
         self.plain = self.plain and assigned is pod and not pod.object.spec.resource_claims
-        for each in claims:
-            self._state.take_devices(each.claim, each.allocation)
-            self._state.objects.following(Allocations).share(each.claim)
-        self._claims[pod.uid] = [each.claim for each in claims]
         self._state.assume(assigned, node)
         self.assumed.append(pod)
 
@@ -175,7 +176,7 @@ class Tentative:
         """Forget the member that was assumed last, and return it."""
         pod = self.assumed.pop()
         self._state.forget(pod)
-        for claim in reversed(self._claims.pop(pod.uid)):
+        for claim in reversed(self._claims.pop(pod.uid, ())):
             self._state.give_back_devices(claim)
         return pod
 

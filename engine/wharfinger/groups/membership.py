@@ -153,10 +153,24 @@ class GroupIndex:
         if self._next is not None:
             self._since.add(pod.uid)
             self._next.put(pod)
-        if pod.object.spec.scheduling_group is None and self._rule is no_rule and pod.uid not in self._key_of:
-            labels = pod.labels
-            if not labels or (GROUP_LABELS[0] not in labels and GROUP_LABELS[1] not in labels):
-                return None
+        if self._rule is not no_rule:
+            return self._assign(pod)
+        own, uid = pod.object.spec.scheduling_group, pod.uid
+        if uid in self._key_of:
+            key = self._key_of[uid]
+            members = self._groups[key]
+            if own is None or uid not in members.by_spec or own != members.by_uid[uid].object.spec.scheduling_group:
+                return self._assign(pod)
+            members.by_uid[uid] = pod
+            (members.placed.add if pod.node_name else members.placed.discard)(uid)
+            return key
+        labels = pod.labels
+        if own is None and (not labels or (GROUP_LABELS[0] not in labels and GROUP_LABELS[1] not in labels)):
+            return None
+        return self._assign(pod)
+
+    def _assign(self, pod: PodView) -> str | None:
+        """The same for a pod whose group has to be found: `put` knows that of a new version of a member by its `spec.schedulingGroup`."""
         name, policy = named_group(pod), self._rule(pod)
         if not name and policy is not None:
             name = policy[0]
@@ -255,9 +269,12 @@ class GroupIndex:
     def terms(self, key: str) -> GroupTerms | None:
         """The terms of a group; None if the PodGroup that its members name does not exist, and for an unknown key."""
         members = self._groups.get(key)
-        if members is None:
-            return None
+        return None if members is None else self._terms(key, members)
+
+    def _terms(self, key: str, members: _Members) -> GroupTerms | None:
         terms = self._podgroup_terms(key, members)
+        if terms is not None and not members.of_policies:
+            return terms
         if terms is None and not members.by_spec:
             terms = self._coscheduling_terms(key)
         of_policies = next(reversed(members.of_policies.values()), None)
@@ -318,7 +335,7 @@ class GroupIndex:
         members = self._groups.get(key)
         if members is None:
             return None
-        terms = self.terms(key)
+        terms = self._terms(key, members)
         if terms is None:
             return f'waiting for pods\'s pod group "{key.partition("/")[2]}" to appear in scheduling queue'
         if len(members.by_uid) < terms.min_count:

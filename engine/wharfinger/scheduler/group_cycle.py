@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.prepared import Reason
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.policies.budget import PolicyBudget
     from wharfinger.scheduler.binding.cycle import BindingCycle
     from wharfinger.scheduler.ports import LiveCluster
@@ -163,7 +164,8 @@ class GroupCycle:
         if self._preemptor.evicting_for(entry.uid):
             self._groups.wait_for_event(entry)
             return
-        if any(self._binding.gives_back(pod.uid) for pod in self._groups.index.members(entry.key)):
+        there = self._groups.index.members(entry.key)
+        if any(pod.node_name and self._binding.gives_back(pod.uid) for pod in there):
             self._groups.fail(entry)  # one that still prepares is assumed, but will not be bound: it must not count as placed
             return
         self._leave_out(entry)
@@ -172,7 +174,7 @@ class GroupCycle:
             self._groups.put_back(entry)
             return
         members = dict(entry.trying)
-        placed = tuple(pod for pod in self._groups.index.members(entry.key) if pod.node_name and pod.uid not in members)
+        placed = tuple(pod for pod in there if pod.node_name and pod.uid not in members)
         group = Group(key=entry.key, terms=terms, waiting=tuple(member.pod for member in members.values()), placed=placed)
         self._tried = attempt = _Attempt(entry=entry, group=group, members=members)
         if len(names := sorted({member.profile.name for member in members.values()})) > 1:
@@ -211,10 +213,11 @@ class GroupCycle:
         """Leave out members that need no node any more, as `SchedulingCycle` does."""
         for member in list(entry.trying.values()):
             pod = member.pod
-            if pod.terminating or self._cluster.state.is_placed(pod.uid):
+            terminating = pod.terminating
+            if terminating or self._cluster.state.is_placed(pod.uid):
                 self._queue.done(member)
                 entry.trying.pop(pod.uid, None)
-            if pod.terminating:
+            if terminating:
                 self._cluster.ports.events.record(pod, status.failed_scheduling(f"skip schedule deleting pod: {pod.key}"))
 
     def _governing(self) -> Sequence[CompiledPolicy]:
@@ -326,9 +329,10 @@ class GroupCycle:
             for uid, node in nodes.items():
                 self._binding.freed(attempt.members[uid].pod, node)
 
-    def _assumed(self, pod: PodView) -> PodView:
+    @staticmethod
+    def _assumed(pod: PodView, snapshot: Snapshot) -> PodView:
         """The pod with the annotations that it was assumed with, which are written with its binding."""
-        placed = self._cluster.snapshot().placed(pod.uid)
+        placed = snapshot.placed(pod.uid)
         return pod if placed is None else pod.assigning(placed[1].assigned)
 
     def _placed(self, attempt: _Attempt, answer: Placed) -> Steps:
@@ -338,7 +342,9 @@ class GroupCycle:
             self._forget(attempt, answer.nodes)
             self._groups.put_back(entry)
             return
-        placements = {uid: Placement(pod=self._assumed(attempt.members[uid].pod), node=node) for uid, node in answer.nodes.items()}
+        snapshot = self._cluster.snapshot()
+        views = {uid: self._assumed(attempt.members[uid].pod, snapshot) for uid in answer.nodes}
+        placements = {uid: Placement(pod=views[uid], node=node) for uid, node in answer.nodes.items()}
         refused = self._reserve(attempt, placements)
         if refused is not None:
             plugin, reason = refused
@@ -376,12 +382,14 @@ class GroupCycle:
         Those that are deleted meanwhile are undone; so are the others that are left if this generator is closed.
         """
         entry, left, why = attempt.entry, dict(placements), STOPPED
+        profile, snapshot = attempt.profile, self._cluster.snapshot()
         try:
             for number, (uid, placement) in enumerate(placements.items()):
                 if number % MEMBERS_PER_STEP == MEMBERS_PER_STEP - 1:
                     yield
+                    snapshot = self._cluster.snapshot()
                 if uid in entry.trying:
-                    member, decided = attempt.members[uid], self._summary(attempt.profile, placement.pod, placement.node)
+                    member, decided = attempt.members[uid], self._summary(profile, placement.pod, snapshot, placement.node)
                     del left[uid]
                     self._groups.placed(entry, member, placement.pod.placed_on(placement.node))
                     self._binding.start(member, placement, decided, together)
@@ -422,9 +430,9 @@ class GroupCycle:
             self._cluster.state.forget(attempt.members[uid].pod)
         self._freed(attempt, nodes)
 
-    def _summary(self, profile: Profile, pod: PodView, node: str | None, plugins: tuple[str, ...] = ()) -> DecisionSummary:
+    @staticmethod
+    def _summary(profile: Profile, pod: PodView, snapshot: Snapshot, node: str | None, plugins: tuple[str, ...] = ()) -> DecisionSummary:
         """The summary of the decision about a member; how many nodes it would have alone is not counted."""
-        snapshot = self._cluster.snapshot()
         return DecisionSummary(
             node=node,
             message="",
@@ -547,7 +555,7 @@ class GroupCycle:
         """Write why the members have no node, and the nodes they are nominated to (None: as they are)."""
         names = tuple(sorted(plugin.name for plugin in rejectors))
         for number, member in enumerate(members):
-            decided = self._summary(attempt.profile, member.pod, None, names)
+            decided = self._summary(attempt.profile, member.pod, self._cluster.snapshot(), None, names)
             self._failures.report(
                 member,
                 result="unschedulable",

@@ -114,10 +114,11 @@ class QueuedGroup(QueuedPod, eq=False, kw_only=True):
 
     def add(self, member: QueuedPod) -> None:
         """Add a waiting member. The results for other members are kept, so a large group is not read again for each member."""
-        self.take_out(member.uid)
-        self.members[member.uid] = member
+        uid = member.uid
+        self.take_out(uid)
+        self.members[uid] = member
         if self.known_templates is not None:
-            self.known_templates.setdefault(member.pod.template, {})[member.uid] = member
+            self.known_templates.setdefault(member.pod.template, {})[uid] = member
         if len(self.members) == 1 or (self.known_leader is not None and member.pod.priority > self.known_leader.pod.priority):
             self.known_leader = member
 

@@ -180,7 +180,9 @@ class ObjectStore:
     def get(self, kind: type[T], name: str, namespace: str = "") -> T | None:
         """The object of that name; namespaced kinds need the namespace."""
         key = name if kind in objects.CLUSTER_SCOPED else f"{namespace or 'default'}/{name}"
-        return cast("T | None", self._by_kind.get(kind.__name__, {}).get(key))
+        by_key: dict[str, Any] | None = self._by_kind.get(kind.__name__)
+        found: T | None = None if by_key is None else by_key.get(key)
+        return found
 
     @property
     def namespace_labels(self) -> NamespaceLabels:

@@ -91,10 +91,11 @@ class BindingCycle:
     def start(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary, together: BindTogether | None = None) -> None:
         """Bind an assumed and reserved pod in the background, `together` with other members of its group."""
         if together is not None:
-            self._together[queued.uid] = together
-            self._node_of[queued.uid] = placement.node
+            uid = queued.uid
+            self._together[uid] = together
+            self._node_of[uid] = placement.node
             if not self._needs_preparation(queued, placement):
-                together.arrived(queued.uid)
+                together.arrived(uid)
         self._background.start(self._run(queued, placement, decided)).add_done_callback(lambda _task: self._vacate())
         self._occupy()
 
@@ -190,10 +191,11 @@ class BindingCycle:
         else:
             await self._bound(queued, placement, decided)
         finally:
-            self._permits.end(queued.uid)
+            uid = queued.uid
+            self._permits.end(uid)
             if queued.group is not None:
-                self._together.pop(queued.uid, None)
-                self._node_of.pop(queued.uid, None)
+                self._together.pop(uid, None)
+                self._node_of.pop(uid, None)
 
     def _lost(self, queued: QueuedPod, why: str) -> None:
         """Notify the members that are bound together with a pod that it is not bound."""

@@ -305,9 +305,11 @@ class BindTogether:
     def arrived(self, uid: str) -> bool:
         """True if enough members can be bound, counting this one, or if that has become impossible."""
         self._ready.add(uid)
-        if len(self._ready) >= self._needed:
+        answered = self._answered.is_set()
+        if not answered and len(self._ready) >= self._needed:
             self._answered.set()
-        return self._answered.is_set()
+            return True
+        return answered
 
     async def ready(self, uid: str) -> None:
         """Return once enough members can be bound; raises `GivenBack` if that has become impossible."""

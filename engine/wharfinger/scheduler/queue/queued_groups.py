@@ -155,9 +155,12 @@ class QueuedGroups:
         entry = self._entries.get(member.group or "")
         if entry is None:
             return
-        if entry.take_out(member.uid):
+        if not entry.members and not entry.trying:  # it is bound
+            return
+        uid = member.uid
+        if entry.take_out(uid):
             self._changed(entry, CHANGED, joined=False)
-        elif entry.trying.pop(member.uid, None) is not None:
+        elif entry.trying.pop(uid, None) is not None:
             entry.stale = True
 
     def placed(self, entry: QueuedGroup, member: QueuedPod, placed: PodView) -> None:
@@ -203,13 +206,13 @@ class QueuedGroups:
         entry.trying, entry.stale = entry.members, False
         entry.replace({})
         now = entry.started
-        for member in entry.trying.values():
+        for uid, member in entry.trying.items():
             member.place = Place.IN_FLIGHT
             member.attempts += 1
             member.tried = member.pod
             member.stages = {"queue": max(0.0, now - member.queued_at)}
             member.queued_at = member.started = now
-            self._places.in_flight.begin(member.uid)
+            self._places.in_flight.begin(uid)
 
     def decided(self, entry: QueuedGroup, rejectors: frozenset[Plugin]) -> None:
         """End an attempt in which the members were placed that the group needs.
@@ -323,6 +326,8 @@ class QueuedGroups:
             return
         place, key = entry.place, entry.sort_key
         reason = self._awaited(entry)
+        if place is Place.GATED and reason is not None and entry.members and reason == entry.gate:
+            return
         if reason is not None or not entry.members:
             self._places.take_out(entry)
             self._gate(entry, reason)
