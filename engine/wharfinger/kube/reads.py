@@ -62,6 +62,9 @@ class Reads:
         except OSError as error:
             what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
             raise refusals.Unreachable(f"{method} {path}: {what}") from error
+        if 300 <= answer.status < 400:
+            said = f"{method} {path}: a redirect (HTTP status {answer.status}); the kubeconfig has to name the API server itself"
+            raise refusals.ApiError(said, status=answer.status)
         if answer.status >= 400:
             raise refusals.of_answer(answer.status, answer.content, answer.retry_after)
         return answer.content

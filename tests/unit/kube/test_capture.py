@@ -11,6 +11,7 @@ from tests.unit.kube.conftest import RealClock, connected
 from tests.unit.kube.scripted_server import Answer, ScriptedServer, refused
 from wharfinger.errors import UsageError
 from wharfinger.kube.reads import Reads
+from wharfinger.kube.refusals import ApiError
 from wharfinger.kube.wire import COSCHEDULING_PODGROUPS, PODGROUPS, SCHEDULING, captured
 from wharfinger.model import objects
 from wharfinger.model.reading import files
@@ -205,3 +206,14 @@ def test_podgroups_are_read_at_the_version_that_the_server_has(run):
         assert podgroup.spec.scheduling_policy.gang.min_count == 4
 
     run(scenario)
+
+
+def test_a_redirect_is_named(tmp_path):
+    async def main():
+        async with ScriptedServer().serving() as server, connected(tmp_path, server) as connection:
+            server.on("GET", NODES, Answer(status=302))
+            async with Reads(connection.credentials, 5.0, user_agent="test") as reads:
+                with pytest.raises(ApiError, match=r"/api/v1/nodes: a redirect .HTTP status 302.; the kubeconfig"):
+                    await reads.request("GET", NODES)
+
+    asyncio.run(main())
