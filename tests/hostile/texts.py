@@ -201,6 +201,11 @@ FAMILIES: dict[str, Callable[[int], str]] = {
 
 # Twice the number makes far more work than twice, because many rules need much: refused above a size, at the same place everywhere.
 PRODUCTS: dict[str, Callable[[int], str]] = {
+    "a long pattern of classes": lambda n: one('matches_regex(node.name, "' + "[\\\\pL]" * 20 * n + '")'),
+    "patterns of classes": lambda n: one(joined(each('matches_regex(node.name, "{0}' + "[\\\\pL]" * n + '")', n // 5), " or ")),
+    "patterns of series": lambda n: lines(
+        'metric m{0}: percent = prometheus("q", node: "i", relabel: "{0}[a-z]+")', "prefer p{0} = m{0} > 50% on missing 0", n=min(n, 240)
+    ),
     "lets in layers and": lambda n: layers(n // 8, " and ", '(node.labels["{}"] == "x")', "filter f {{ require {0} on missing pass }}"),
     "lets in layers or": lambda n: layers(
         n // 8, " or ", '(node.labels["{}"] == "x")', "filter f when {0} {{ require {0} on missing pass }}"

@@ -89,6 +89,10 @@ class Builtins:
         """The error in a regular expression (not in the syntax of RE2, or too costly), or None."""
         return texts.regex_fault(pattern)
 
+    def regex_steps(self, pattern: str) -> int:
+        """The steps of a check that it takes to find this error, or that there is none."""
+        return texts.regex_steps(pattern)
+
     def plugins(self) -> Mapping[str, PluginRecord]:
         """The built-in plugins that filter or score nodes, by name, in the order in which a chain runs them."""
         return {name: record for name, record in PLUGINS.items() if record.is_filter or record.weight is not None}

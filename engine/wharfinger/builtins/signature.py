@@ -41,7 +41,9 @@ def plain(name: str) -> Parameter:
     return Parameter(name=name, kinds=DIMENSIONLESS)
 
 
-def text(name: str, *, literal: bool = False, validate: Callable[[object], str | None] | None = None, steps: int = 1) -> Parameter:
+def text(
+    name: str, *, literal: bool = False, validate: Callable[[object], str | None] | None = None, steps: Callable[[str], int] | None = None
+) -> Parameter:
     """A parameter that takes a string; `steps` is what checking a literal costs (`Parameter.steps`)."""
     return Parameter(name=name, kinds=frozenset({Kind.STRING}), literal=literal, validate=validate, steps=steps)
 

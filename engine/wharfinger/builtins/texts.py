@@ -40,7 +40,7 @@ REGEX_MEMORY = 256 * 1024  # bytes RE2 may spend on one expression: thousands of
 MAX_REGEX_WORK = 1_000_000
 """Characters of a text times instructions of an expression: about 12 ms of RE2 at worst."""
 MAX_INSTRUCTIONS = MAX_REGEX_WORK // 253  # of an expression, so that the longest name of Kubernetes is never too long for it
-REGEX_STEPS = 800  # of a check, for one expression: up to four milliseconds of RE2
+REGEX_STEPS, REGEX_LETTER_STEPS = 800, 6  # of a check, for one expression and each of its characters: four milliseconds of RE2, and 0.03
 INT64 = Magnitude(-64.0, 64.0)  # of the amounts of quantities
 DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
@@ -206,6 +206,11 @@ def instructions(pattern: str) -> int:
     return size
 
 
+def regex_steps(pattern: str) -> int:
+    """The steps of a check that it takes to compile a regular expression, or to find that it is too costly."""
+    return REGEX_STEPS + REGEX_LETTER_STEPS * len(pattern)
+
+
 def regex_fault(pattern: object) -> str | None:
     """The error in a regular expression (not in the syntax of RE2, or too costly), or None."""
     try:
@@ -281,7 +286,7 @@ STRINGS = (
     ),
     Function(
         name="matches_regex",
-        parameters=(text("text"), text("pattern", literal=True, validate=regex_fault, steps=REGEX_STEPS)),
+        parameters=(text("text"), text("pattern", literal=True, validate=regex_fault, steps=regex_steps)),
         result=always(Kind.BOOL),
         doc="Whether the RE2 regular expression `pattern` matches somewhere in `text`; write `^…$` to match all of it. Nothing matches a "
         f"text with more than {MAX_REGEX_WORK:,} characters times instructions of RE2 (about the characters of the expression, with "

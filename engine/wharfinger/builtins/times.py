@@ -80,7 +80,7 @@ def _weekday_code(context: AtNode | AtRows, tz: str) -> Any:
     return np.int32(context.snapshot.strings.code(_weekday(context, tz)))
 
 
-_TZ = Parameter(name="tz", kinds=frozenset({Kind.STRING}), literal=True, validate=zone_fault, steps=ZONE_STEPS, suggests=True)
+_TZ = Parameter(name="tz", kinds=frozenset({Kind.STRING}), literal=True, validate=zone_fault, steps=lambda _: ZONE_STEPS, suggests=True)
 
 TIMES = (
     Function(

@@ -137,8 +137,10 @@ def _option(context: Context, source: ast.Call, argument: ast.Argument, option: 
     if value is not None and option.kind is Kind.STRING and not value.value.strip():
         context.error(Code.P603, f"{place} must not be empty", argument.value.span, label="empty")
         return None
-    fault = context.catalogue.regex_fault(value.value) if value is not None and argument.name == "relabel" else None
-    if fault is not None:
-        context.error(Code.P603, f"{place} is {fault}", argument.value.span, label="cannot be read")
-        return None
+    if value is not None and argument.name == "relabel":
+        context.work.spend(context.catalogue.regex_steps(value.value))
+        fault = context.catalogue.regex_fault(value.value)
+        if fault is not None:
+            context.error(Code.P603, f"{place} is {fault}", argument.value.span, label="cannot be read")
+            return None
     return value

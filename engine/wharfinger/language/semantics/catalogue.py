@@ -100,7 +100,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     A parameter named `metric` takes a metric of the policy, and the call is missing where its sample is.
     A `literal` parameter is written out in the policy (a topology key, a regular expression, a metric's name is not one);
     `validate` then returns what is wrong with that value, or None, so that the mistake is found when the policy is checked; that takes
-    about as long as this number of `steps` of the check. One that `suggests` a near name among many takes, as a second argument, how to
+    about as long as the number of steps of the check that `steps` gives for it (None: one). One that `suggests` a near name among many takes, as a second argument, how to
     find it: `wording.closest` as a check has it, which gives up after that many letters.
     """
 
@@ -111,7 +111,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     required: bool = True
     literal: bool = False
     validate: Callable[..., str | None] | None = None
-    steps: int = 1
+    steps: Callable[[str], int] | None = None
     suggests: bool = False
 
 
@@ -183,6 +183,9 @@ class Catalogue(Protocol):
 
     def regex_fault(self, pattern: str) -> str | None:
         """The error in a regular expression, or None."""
+
+    def regex_steps(self, pattern: str) -> int:
+        """The steps of a check that it takes to find this error, or that there is none."""
 
     def plugins(self) -> Mapping[str, PluginRecord]:
         """The built-in plugins that filter or score nodes, by name."""

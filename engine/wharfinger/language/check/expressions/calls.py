@@ -317,7 +317,7 @@ def _literal(context: Context, function: Function, parameter: Parameter, found: 
         return context.error(
             Code.P217, f"`{parameter.name}` of `{function.name}` is written out, not calculated", found.span, label="not a literal"
         )
-    context.work.spend(parameter.steps)
+    context.work.spend(parameter.steps(str(found.value)) if parameter.steps else 1)
     near = (context.closest,) if parameter.suggests else ()
     fault = parameter.validate(found.value, *near) if parameter.validate else None
     if fault:
