@@ -9,6 +9,9 @@ import pytest
 from lsprotocol import types as lsp
 from pygls.lsp.client import LanguageClient
 
+from wharfinger.authoring.protocol.server import MAX_MESSAGE_BYTES
+from wharfinger.language.files import MAX_BYTES
+
 TEXT = 'policy "x"\n\nlet wide = "😀" == pod.name\n\nfilter f {\n  require wide or node.free.cpu > 1cpu else "full"\n}\n\n'
 TEXT += 'test "t" {\n  node a\n  pod p\n  place p\n  expect p on a\n}\n'
 
@@ -142,7 +145,7 @@ def ended(sent):
 @pytest.mark.parametrize(
     ("sent", "complaint"),
     [
-        (b"Content-Length: 99999999999\r\n\r\n{}", "99,999,999,999 bytes; at most 67,108,864"),
+        (b"Content-Length: 99999999999\r\n\r\n{}", "99,999,999,999 bytes; at most 4,194,304"),
         (b"Content-Length: 500\r\n\r\n{}", "has left within a message, after 2 of 500 bytes"),
         (b"x" * 5000, "a header of more than 4,096 bytes"),
     ],
@@ -191,3 +194,8 @@ def test_a_wrong_cluster_is_a_usage_error(arguments):
     )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_the_longest_policy_fits_in_a_message():
+    """Also where each byte of it is an escape of six, with room for the rest of the message."""
+    assert 6 * MAX_BYTES + 2**16 <= MAX_MESSAGE_BYTES

@@ -30,8 +30,8 @@ PAUSE = 0.25
 """Seconds after the last change at which findings are sent."""
 MAX_HEADER_BYTES = 2**12
 """Bytes of one line of a header."""
-MAX_MESSAGE_BYTES = 64 * 2**20
-"""Bytes of one message: it holds the whole text of a document, which is a policy or a small part of one."""
+MAX_MESSAGE_BYTES = 4 * 2**20
+"""Bytes of one message, which can need 25 times as much memory. It holds the whole text of a policy: 1.5 MiB if each byte is an escape."""
 
 
 def server(cluster: KnownCluster | None = None) -> LanguageServer:

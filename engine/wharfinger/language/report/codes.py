@@ -76,9 +76,9 @@ class Code(Enum):
     P010 = Record(
         "too complex to check",
         "Whether a value may be missing where a `let` is used depends on the guards on every path to that place. A chain of lets that each "
-        "use another one under different guards has too many paths to check. Regular expressions are expensive to check as well, long "
-        "ones more than short ones: a policy can have about a hundred with 20 characters. The check counts its steps and stops after 100,000, on every machine at the same place. Usual policies "
-        "need a few hundred.",
+        "use another one under different guards has too many paths to check. Regular expressions are expensive to check as well, long ones "
+        "more than short ones: a policy can have about a hundred with 20 characters. The check counts its steps and stops after 100,000, "
+        "on every machine at the same place. Usual policies need a few hundred.",
     )
     P011 = Record(
         "name too long",

@@ -100,8 +100,8 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     A parameter named `metric` takes a metric of the policy, and the call is missing where its sample is.
     A `literal` parameter is written out in the policy (a topology key, a regular expression, a metric's name is not one);
     `validate` then returns what is wrong with that value, or None, so that the mistake is found when the policy is checked; that takes
-    about as long as the number of steps of the check that `steps` gives for it (None: one). One that `suggests` a near name among many takes, as a second argument, how to
-    find it: `wording.closest` as a check has it, which gives up after that many letters.
+    about as long as the number of steps of the check that `steps` gives for the value (None: one). One that `suggests` a near name among
+    many takes, as a second argument, how to find it: `wording.closest` as a check has it, which gives up after that many letters.
     """
 
     name: str
