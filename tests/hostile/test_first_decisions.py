@@ -53,10 +53,17 @@ SELECTIONS = {
     "each pod once": 'starts_with(it.name, "p")',
     "scan": "starts_with(it.name, pod.name)",
 }
+EXTREMES = {
+    "largest": 'max(pods where it.labels["app"] != "x", it.priority, on: node)',
+    "smallest of a zone": f'min(pods where it.labels["app"] != pod.labels["app"], it.priority, within: "{ZONE}")',
+    "largest of other names": "max(pods where it.name != pod.name, it.priority)",
+}
 POLICY = "let chosen = pods where {0}\nscore s = count(chosen, on: node) normalize minmax\n"
+EXTREME = "filter f {{ require ({0} ?? 0) < 5 }}\n"
 CASES = {
     **{name: (manifest, None) for name, manifest in PODS.items()},
     **{name: (pod(labels={"app": "s"}), POLICY.format(predicate)) for name, predicate in SELECTIONS.items()},
+    **{name: (pod(labels={"app": "s"}), EXTREME.format(value)) for name, value in EXTREMES.items()},
 }
 
 

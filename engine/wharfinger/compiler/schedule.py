@@ -7,7 +7,7 @@ any tree to walk, and each step is one NumPy call.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -195,8 +195,12 @@ class _Scheduling:
         )
 
     def _counting(self) -> Iterator[tuple[selections.Counting, tuple[int, ...]]]:
+        extremes: dict[int, set[bool]] = defaultdict(set)
         for node in self.nodes:
-            found = selections.counting(node) if is_selection(node) else None
+            if node.op.extreme is not None:
+                extremes[node.args[0].number].add(node.op.extreme)
+        for node in self.nodes:
+            found = selections.counting(node, sorted(extremes[node.number])) if is_selection(node) else None
             if found is not None:
                 function, captures = found
                 yield function, tuple(self.places[capture.number] for capture in captures)

@@ -12,7 +12,7 @@ and a value that differs between pods of one template, anywhere in the predicate
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, 
 from wharfinger.compiler.graph.operations import byte_code, expression
 from wharfinger.compiler.graph.passes import again, fold_constants, simplify
 from wharfinger.model.columns.pod_table import Placement, PodClass, ReadInSteps
-from wharfinger.model.columns.selection import CorrectedSelection, Corrections, Selection
+from wharfinger.model.columns.selection import CorrectedSelection, Corrections, ReadExtreme, Selection
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
@@ -314,16 +314,25 @@ Counting = Callable[[Callable[[], Snapshot], Sequence[Any]], Iterator[ReadInStep
 """Yields what a selection reads of the placed pods, given its captured values; each is read before the next one is asked for."""
 
 
-def counting(node: Node) -> tuple[Counting, tuple[Node, ...]] | None:
-    """What a selection reads of the placed pods, and the nodes that it captures; None if it captures values of a moment or a node."""
+def counting(node: Node, extremes: Iterable[bool] = ()) -> tuple[Counting, tuple[Node, ...]] | None:
+    """What a selection reads of the placed pods, and the nodes that it captures; None if it captures values of a moment or a node.
+
+    `extremes` says what is asked of the selection besides sums: True for the largest weights of nodes, False for the smallest ones.
+    """
     captures = captured_nodes(node.args)
     if any(capture.stage is Stage.RUN for capture in captures):
         return None
     apart = parts(node)
     if apart is not None:
-        return _Apart(apart, captures).counting, captures
+        return _Apart(apart, captures, extremes).counting, captures
     counted_pods = _Counted(node.args, captures)
-    return lambda snapshot, captured: iter([counted_pods.kept(snapshot(), captured)]), captures
+    return lambda snapshot, captured: _read_of(counted_pods.kept(snapshot(), captured), extremes), captures
+
+
+def _read_of(kept: Selection, extremes: Iterable[bool]) -> Iterator[ReadInSteps]:
+    yield kept
+    for highest in extremes:
+        yield ReadExtreme(kept, highest)
 
 
 def _select_kernel(node: Node, captures: tuple[Node, ...]) -> Callable[..., Selection | CorrectedSelection]:
@@ -343,7 +352,8 @@ def _select_kernel(node: Node, captures: tuple[Node, ...]) -> Callable[..., Sele
 class _Apart:
     """A selection that was taken apart (`take_apart`)."""
 
-    def __init__(self, apart: Parts, captures: Sequence[Node]) -> None:
+    def __init__(self, apart: Parts, captures: Sequence[Node], extremes: Iterable[bool] = ()) -> None:
+        self._extremes = extremes
         self._others = _Counted(apart.others, captures)
         self._few = _Counted(apart.few, captures)
         self._comparisons = [_Comparison(by, captured, captures) for by, captured in zip(apart.by, apart.captured, strict=True)]
@@ -351,7 +361,7 @@ class _Apart:
 
     def counting(self, snapshot: Callable[[], Snapshot], captured: Sequence[Any]) -> Iterator[ReadInSteps]:
         """Yields the kept counts and the indexes."""
-        yield self._others.kept(snapshot(), captured)
+        yield from _read_of(self._others.kept(snapshot(), captured), self._extremes)
         for comparison in self._comparisons:
             yield comparison.index(snapshot(), of_classes=self._of_classes)
 

@@ -63,6 +63,7 @@ class Op(Struct, frozen=True, kw_only=True):
     operation among those of one name that were made for one policy.
 
     `topology` is the topology key of an operation that takes a selection and reads nothing of a node but its domain of that key.
+    `extreme` is True for an operation that takes the largest weights of a selection, and False for the smallest.
 
     `row` is the vector form for one row in plain Python: the same result without the cost of arrays of length one. Its frame is an
     `AtNode`, and what may be missing is a pair of value and presence as in the vector form. It is left out where it equals the scalar form;
@@ -81,6 +82,7 @@ class Op(Struct, frozen=True, kw_only=True):
     row_source: str | None = None
     row: Callable[..., Any] | None = None
     topology: str | None = None
+    extreme: bool | None = None
     key: Hashable = None
 
     @property

@@ -236,9 +236,13 @@ def _of_devices(lowering: Lowering, expr: typed.Aggregate) -> Value:
 
 def _read(lowering: Lowering, expr: typed.Aggregate, selection: Node, name: str, read: Any) -> Node:
     """The node for `read(frame, selection)`."""
-    row = _total_at_row(name, highest=expr.reduction is typed.Reduction.MAX) if expr.per is typed.Per.NODE else None
+    highest = expr.reduction is typed.Reduction.MAX
+    row = _total_at_row(name, highest=highest) if expr.per is typed.Per.NODE else None
     topology = expr.topology_key if expr.per is typed.Per.DOMAIN else None
-    op = Op(name=f"{name} per {expr.per.value}", vector=read, row=row, framed=True, topology=topology, key=expr.topology_key)
+    extreme = None if name == "sum" else highest
+    op = Op(
+        name=f"{name} per {expr.per.value}", vector=read, row=row, framed=True, topology=topology, key=expr.topology_key, extreme=extreme
+    )
     return lowering.graph.apply(op, (selection,), Rep.FLOAT, volatility=VOLATILITY[expr.per])
 
 

@@ -112,6 +112,12 @@ class Selection:
             self._follow()
             yield
 
+    def read_extreme_in_steps(self, *, highest: bool) -> Generator[None]:
+        """The step of finding the smallest (or largest) weights if they are not known; none for a few pods. It follows `read_in_steps`."""
+        if highest not in self._extremes and len(self._pods.entries if self._per_pod else self._pods.classes) > READ_AT_ONCE:
+            self.extreme_by_node(highest=highest)
+            yield
+
     def _evaluated(self, seen: int) -> Generator[float | None]:
         """Evaluates the pods, or one of each template, that were added after the first `seen` changes and are not evaluated yet."""
         pods = self._pods
@@ -335,6 +341,17 @@ class Selections:
     def _most(self) -> int:
         cells = self._nodes.rows.count + CELLS_OF_CLASS * len(self._pods.classes)
         return max(FEWEST_SELECTIONS, min(MAX_SELECTIONS, MAX_CELLS // max(1, cells)))
+
+
+class ReadExtreme(Struct, frozen=True):
+    """The smallest (or largest) weights of a selection, read in steps (`ReadInSteps`)."""
+
+    selection: Selection
+    highest: bool
+
+    def read_in_steps(self) -> Generator[None]:
+        """The step of finding them; none if they are known, or for a few pods."""
+        return self.selection.read_extreme_in_steps(highest=self.highest)
 
 
 class Corrections(Struct, frozen=True):
