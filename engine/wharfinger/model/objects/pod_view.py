@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -25,8 +24,6 @@ HostPort: TypeAlias = tuple[str, str, int]
 
 WILDCARD = "0.0.0.0"  # noqa: S104 — Kubernetes' name for "every address of the node"; nothing is bound here
 
-DIGESTS_KEPT = 4096
-"""Digests of a template with a PodGroup that are kept: each version of each member has one of few."""
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")  # maps that differ only in order are equal
 _SPEC_FIELDS = operator.attrgetter(
     *(name for name in objects.PodSpec.__struct_fields__ if name not in {"node_name", "volumes", "scheduling_group"})
@@ -41,7 +38,6 @@ def digest(pod: objects.Pod) -> bytes:
     return apart if group is None else _with_group(apart, group)
 
 
-@lru_cache(maxsize=DIGESTS_KEPT)
 def _with_group(apart: bytes, group: objects.PodSchedulingGroup) -> bytes:
     return hashlib.blake2b(_ENCODER.encode((apart, group)), digest_size=16).digest()
 
