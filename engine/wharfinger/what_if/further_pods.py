@@ -98,7 +98,7 @@ def _renamed(pod: PodView, name: str, number: int, template: bytes | None) -> Po
     own = pod.object
     given = own.metadata.uid
     uid = given.removesuffix(pod.name) + name if given.endswith(pod.name) else f"{given}/{name}" if given else ""
-    status = replace(own.status, resource_claim_statuses=()) if own.status.resource_claim_statuses else own.status
+    status = _without_claims(own.status)
     if template is not None:
         return PodView(replace(own, metadata=replace(own.metadata, name=name, uid=uid), status=status), template)
     changed = {_POD_NAME: name, **dict.fromkeys(_INDEXES, str(number))}
@@ -106,6 +106,11 @@ def _renamed(pod: PodView, name: str, number: int, template: bytes | None) -> Po
     volumes = tuple(_of(volume, pod.name, name) for volume in own.spec.volumes)
     metadata = replace(own.metadata, name=name, uid=uid, labels=labels, annotations=annotations)
     return PodView(replace(own, metadata=metadata, spec=replace(own.spec, volumes=volumes), status=status))
+
+
+def _without_claims(status: objects.PodStatus) -> objects.PodStatus:
+    """The status of a pod for which no claims for devices were made yet."""
+    return replace(status, resource_claim_statuses=()) if status.resource_claim_statuses else status
 
 
 def _claim_of(volume: objects.Volume) -> str:
@@ -179,7 +184,8 @@ def _member_of(pod: PodView, place: int, name: str, other: str) -> PodView:
         for field in ("labels", "annotations")
     }
     identity = f"{other}-{place}"
-    return PodView(replace(own, metadata=replace(metadata, name=identity, uid=f"{metadata.uid}/{identity}", **texts), spec=changed))
+    made = replace(metadata, name=identity, uid=f"{metadata.uid}/{identity}", **texts)
+    return PodView(replace(own, metadata=made, spec=changed, status=_without_claims(own.status)))
 
 
 def _with_name(value: Any, name: str, other: str) -> Any:

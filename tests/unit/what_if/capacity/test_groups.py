@@ -1,13 +1,18 @@
 """Whole groups are counted, by the search that places them, and the state is as before."""
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.groups.test_turns import pod
 from tests.unit.simulate.clusters import policy
 from tests.unit.simulate.test_groups import cluster, members, pod_group
 from wharfinger.framework.chain import assemble
 from wharfinger.groups.results import GroupState
+from wharfinger.groups.turns import groups_among
+from wharfinger.model.objects import PodResourceClaimStatus, PodStatus
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.what_if.capacity import capacity
+from wharfinger.what_if.further_pods import further_groups
 from wharfinger.what_if.supposed_changes import NodesLike
 
 RACK = "rack"
@@ -29,6 +34,17 @@ def test_further_groups_fill_the_racks(sizes, fit):
     assert room.stop.message.startswith("4 members must be placed at once")
     assert (found.rooms, found.all_placed) == ((), True)
     assert (placements(state), dict(state.snapshot().group_sizes)) == (before, revision_objects)
+
+
+def test_members_of_further_groups_get_claims_of_their_own():
+    """Not those that the controller has made for the pods that are asked about, which belong to these alone."""
+    made = PodStatus(resource_claim_statuses=(PodResourceClaimStatus(name="gpu", resource_claim_name="gang-0-gpu-x7k2p"),))
+    state = cluster(pod_group("gang", 2))
+    asked = [PodView(replace(each.object, status=made)) for each in members("gang", 2)]
+    index = groups_among(assemble(), state, asked)
+    further = next(further_groups(index, "default/gang", asked, state))
+    assert len(further.pods) == 2
+    assert [each.object.status.resource_claim_statuses for each in further.pods] == [(), ()]
 
 
 def test_what_does_not_fit_whole_is_not_counted():
