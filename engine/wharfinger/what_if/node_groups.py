@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -29,10 +30,10 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.placing import queue_order
 from wharfinger.what_if.supposed_changes import NewNode, SupposedChanges, evaluated, node_like
 
-MIN_PODS = 500
-"""Pods of a group that are placed in any case, the first in the queue."""
+MIN_PODS, MIN_PODS_TOGETHER = 500, 1_000
+"""Pods of a group, and of all groups together, that are placed in any case, the first in the queue: a second if no two pods are equal."""
 BUDGET = 3.0
-"""Seconds for all groups together, after which no more than `MIN_PODS` are placed: an autoscaler waits for five seconds only."""
+"""Seconds for all groups together, after which no more than these are placed: an autoscaler waits for five seconds only."""
 RESOURCES = ("cpu", "memory")
 Devices: TypeAlias = tuple[str, Sequence[objects.ResourceSlice]]
 """The node of the cluster whose devices the nodes of a group are taken to have, and its own slices; "" if no node of their kind has any."""
@@ -79,14 +80,15 @@ def ranked_groups(
 ) -> tuple[RankedGroup, ...]:
     """The groups, best first. The state is left as it was.
 
-    All groups are tried with as many of their first pods as there is time for, by `now`: all, or at least `MIN_PODS`.
+    All groups are tried with as many of their first pods as there is time for, by `now`: all, or at least the same number of each group.
     """
+    least = max(1, min(MIN_PODS, MIN_PODS_TOGETHER // max(1, len(groups))))
     ends = now() + BUDGET
     devices = _devices(state, groups)
-    tried = [_alone(chain, state, group, devices[group.name], MIN_PODS) for group in groups]
+    tried = [_alone(chain, state, group, devices[group.name], least) for group in groups]
     took = max(now() - ends + BUDGET, 1e-9)
-    most = int(MIN_PODS * (BUDGET - took) / took)  # the number that the time left is enough for
-    if most > MIN_PODS and any(found.tried < found.pods for found in tried):
+    most = int(least * (BUDGET - took) / took)  # the number that the time left is enough for
+    if most > least and any(found.tried < found.pods for found in tried):
         tried = [
             found if found.tried == found.pods else _alone(chain, state, group, devices[group.name], most)
             for group, found in zip(groups, tried, strict=True)
@@ -94,7 +96,8 @@ def ranked_groups(
     best = max((found.placed for found in tried), default=0)
     equal = [group for group, found in zip(groups, tried, strict=True) if found.placed == best]
     looked_at = max((found.tried for found in tried), default=0)
-    points = _points(chain, state, equal, devices, looked_at) if len(equal) > 1 and best else {}
+    seen = [replace(group, pods=tuple(queue_order(chain, group.pods)[:looked_at])) for group in equal]
+    points = _points(chain, state, seen, devices, least) if len(equal) > 1 and best else {}
     ranked = [replace(found, points=points.get(found.name, ())) for found in tried]
     return tuple(sorted(ranked, key=lambda found: (-found.placed, [-total for total in found.points], found.nodes, found.free, found.name)))
 
@@ -170,18 +173,21 @@ def _free(state: ClusterState, names: set[str]) -> float:
 
 
 def _points(
-    chain: Chain, state: ClusterState, groups: Sequence[NodeGroup], devices: Mapping[str, Devices], most: int
+    chain: Chain, state: ClusterState, groups: Sequence[NodeGroup], devices: Mapping[str, Devices], kinds: int
 ) -> dict[str, tuple[float, ...]]:
-    """The sum of the totals of the first `most` pods of each group on its new node; the cluster has one new node per group."""
+    """The sum of the totals of the pods of each group on its new node; the cluster has one new node per group.
+
+    Pods of other templates than the first `kinds` of a group do not count.
+    """
     with SupposedChanges(state) as supposed:
         nodes = {group.name: _added(supposed, group, devices[group.name], 1)[0].name for group in groups}
         snapshot, decider = state.snapshot(), Decider(chain)
         found: dict[str, defaultdict[int, float]] = {}
         for group in groups:
             totals = found[group.name] = defaultdict(float)
-            pods = queue_order(chain, group.pods)[:most]
-            alike = Counter(pod.template for pod in pods)
-            for pod in {pod.template: pod for pod in reversed(pods)}.values():
+            alike = Counter(pod.template for pod in group.pods)
+            first = {pod.template: pod for pod in reversed(group.pods)}
+            for pod in [first[template] for template in islice(alike, kinds)]:
                 for part in decider.decide(snapshot, pod).scores_at(nodes[group.name]):
                     totals[part.tier] += part.weighted * alike[pod.template]
     tiers = sorted(set().union(*found.values()))

@@ -39,6 +39,16 @@ def test_as_many_pods_are_tried_as_there_is_time_for(monkeypatch, takes, tried, 
     assert ("time" in str(large)) == bool(cut)
 
 
+@pytest.mark.parametrize(("n_groups", "tried"), [(1, 500), (2, 500), (4, 250), (2000, 1)])
+def test_many_groups_share_the_pods_that_are_tried_in_any_case(monkeypatch, n_groups, tried):
+    asked = []
+    alone = node_groups._alone
+    monkeypatch.setattr(node_groups, "_alone", lambda *found: asked.append(found[-1]) or alone(*found))
+    clock = itertools.count(0.0, BUDGET)
+    ranked_groups(assemble(), ClusterState(0.0), [group(f"g{number}", 1) for number in range(n_groups)], lambda: next(clock))
+    assert asked == [tried] * n_groups
+
+
 INSTANCE = "node.kubernetes.io/instance-type"
 
 
