@@ -25,12 +25,15 @@ help:
 	@echo "make wheel   build the wheel into dist/"
 	@echo "make lock    resolve requirements.txt anew"
 
+# requirements.txt is complete, so pip resolves nothing (--no-deps): some of its versions look for a requirement with an extra (coverage[toml])
+# anew where a newer version than the locked one was released. `pip check` finds what is missing.
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Wharfinger needs Python 3.11 or newer; set PYTHON=/path/to/python3")'
 	@echo 'The first time, this takes a minute or two: the parts in requirements.txt are installed in $(VENV).'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip --disable-pip-version-check check
 	@touch $@
 
 demo: $(READY)

@@ -36,7 +36,7 @@ def test_packages_are_held_to_their_hashes():
     installs = [command for command in all_of("RUN") if " pip install " in command]
 
     assert len(installs) == 3
-    assert all("--require-hashes" in command or "--no-index --no-deps dist/" in command for command in installs)
+    assert all("--require-hashes --no-deps" in command or "--no-index --no-deps dist/" in command for command in installs)
 
 
 def test_what_is_copied_is_there():
