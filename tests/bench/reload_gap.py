@@ -24,7 +24,7 @@ from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.candidate import Sample, sample_of
-from wharfinger.policies.ledger import Supply
+from wharfinger.policies.ledger import ConfiguredSource
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.events import Decided
 from wharfinger.scheduler.ports import Ports
@@ -109,7 +109,7 @@ async def measure(*, nodes: int = 1000, tests: bool = False, policies: int = POL
         emit=subscribed({Decided: lambda _: moments.append(time.perf_counter())}).emit,
     )
     source = Source()
-    store = PolicyStore([Supply(source=source, profiles=frozenset({NAME}))], {NAME: assemble()}, clock)
+    store = PolicyStore([ConfiguredSource(source=source, profiles=frozenset({NAME}))], {NAME: assemble()}, clock)
     _offer(store, 0, policies, tests)
     await store.build_offers()
     scheduler = Scheduler(store.active.chains, ports, rest=store.build_thread.rest)

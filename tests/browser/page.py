@@ -26,7 +26,7 @@ from wharfinger.kube.connection import Contact
 from wharfinger.model import objects
 from wharfinger.model.reading.decode import convert
 from wharfinger.policies.folder import FolderSource
-from wharfinger.policies.ledger import Supply
+from wharfinger.policies.ledger import ConfiguredSource
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.live_answers import LiveExplanations
 from wharfinger.scheduler.ports import Ports
@@ -154,8 +154,8 @@ class SchedulerPage:
 
     async def _store(self, clock: SystemClock, emit: Emit) -> PolicyStore:
         sources = [] if self._folder is None else [FolderSource(str(self._folder), name=str(self._folder))]
-        supplies = [Supply(source=source, profiles=frozenset({PROFILE})) for source in sources]
-        store = PolicyStore(supplies, {PROFILE: assemble()}, clock, emit=emit)
+        configured = [ConfiguredSource(source=source, profiles=frozenset({PROFILE})) for source in sources]
+        store = PolicyStore(configured, {PROFILE: assemble()}, clock, emit=emit)
         for source in sources:
             await source.offer(store)
         await store.build_offers()

@@ -1,4 +1,4 @@
-"""The alert rules and the dashboard's expressions, judged by Prometheus' own promtool."""
+"""The alert rules and the dashboard's expressions, checked by Prometheus' own promtool."""
 
 import json
 import subprocess

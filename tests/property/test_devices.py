@@ -56,7 +56,7 @@ class Given:
     def devices_on(self, node: objects.Node, pods: Sequence[PodView], store: Store) -> Sequence[Device]:
         return self._by_node.get(node.metadata.name, ())[len(pods) :]
 
-    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
+    def demand(self, pod: PodView, store: Store) -> DeviceDemand | None:
         return DeviceDemand(1, 250.0)
 
     def token(self, store: Store) -> Hashable:

@@ -14,7 +14,7 @@ from tests.bench import devices
 from tests.group_searches import place
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.groups.domains import Tentative
+from wharfinger.groups.domains import TentativePlacement
 from wharfinger.groups.terms import Group, GroupTerms, Level, Placed
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -81,7 +81,7 @@ def scene(seed: int) -> tuple[ClusterState, Group]:
     return state, Group(key="default/m", terms=terms, waiting=tuple(waiting))
 
 
-def can_be_placed(tentative: Tentative, left: list[PodView], wanted: int, rows: list[int]) -> bool:
+def can_be_placed(tentative: TentativePlacement, left: list[PodView], wanted: int, rows: list[int]) -> bool:
     if wanted <= 0:
         return True
     for pod in left:
@@ -102,7 +102,7 @@ def test_the_answer_is_that_of_trying_everything(seed: int) -> None:
     domains: dict[tuple[str | None, ...], list[int]] = {}
     for row in range(snapshot.n_nodes):
         domains.setdefault(tuple(snapshot.node(row).labels.get(level.key) for level in group.terms.levels), []).append(row)
-    every = Tentative(Decider(CHAIN), state, 10**9)
+    every = TentativePlacement(Decider(CHAIN), state, 10**9)
     possible = any(can_be_placed(every, list(group.waiting), max(1, group.needed), rows) for rows in domains.values())
     answer = place(Decider(CHAIN), state, group)
     assert isinstance(answer, Placed) is possible, answer

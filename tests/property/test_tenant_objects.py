@@ -46,8 +46,8 @@ from wharfinger.explain import explained_pod
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.policy_status import Mode, PolicyText
+from wharfinger.kube.api_errors import NotFound
 from wharfinger.kube.custom_resources import Deployment, PolicyApp
-from wharfinger.kube.refusals import NotFound
 from wharfinger.language.load import TextSet
 from wharfinger.language.semantics.authority import Authority
 from wharfinger.model import objects
@@ -57,8 +57,8 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.operator import app_objects
 from wharfinger.operator.app_status import AppDrift
 from wharfinger.operator.controller import AppPods, ObjectCache
-from wharfinger.operator.judgement import Judge
 from wharfinger.operator.policy_app import AdmittedApps, PolicyAppReconciler
+from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.policies.active import Claim, choose
 from wharfinger.policies.candidate import build, sample_of
 
@@ -287,7 +287,7 @@ def app_status(text: str, two: WithObjects, which: int, theirs: Sequence[Compile
     assert own is not None
     state, clock = two.state(which), ManualClock(NOW)
     profile = SimpleNamespace(name="wharfinger", chain=assemble([own, *theirs]))
-    judge = Judge(SimpleNamespace(state=state, snapshot=lambda: state.snapshot(NOW), profiles=[profile]), clock, RIGHTS)  # type: ignore[arg-type]  # as much of one as is asked
+    checks = PolicyChecks(SimpleNamespace(state=state, snapshot=lambda: state.snapshot(NOW), profiles=[profile]), clock, RIGHTS)  # type: ignore[arg-type]  # as much of one as is asked
     cache, pods, written = ObjectCache(["PolicyApp", "Deployment", "Service", "SchedulingPolicy"]), AppPods(lambda _key: None), Written()
     made_before = app_objects.deployment(app.metadata, spec)
     cache.upsert(
@@ -302,7 +302,7 @@ def app_status(text: str, two: WithObjects, which: int, theirs: Sequence[Compile
             state.add_pod(PodView(running))
             pods.upsert("Pod", running)
     writer: Any = written
-    drift = AppDrift(judge, pods, writer, writer, clock)
+    drift = AppDrift(checks, pods, writer, writer, clock)
     apps = PolicyAppReconciler(cache, pods, writer, drift, writer, clock, AdmittedApps(9, lambda _key: None))
     asyncio.run(apps.reconcile(f"{OWN}/{APP}"))
     return written.found

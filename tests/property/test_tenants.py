@@ -38,7 +38,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import ObjectCache
-from wharfinger.operator.judgement import Judge, eligible, violations
+from wharfinger.operator.policy_checks import PolicyChecks, eligible, violations
 from wharfinger.operator.preview import PreviewReconciler, Questions
 from wharfinger.policies.candidate import sample_of, tried
 
@@ -300,11 +300,11 @@ def preview_status(
     """The status of a PlacementPreview of the namespace, as JSON; `others` are the policies in force."""
     clock = ManualClock(NOW)
     profile = SimpleNamespace(name="wharfinger", chain=assemble(others))
-    judge = Judge(SimpleNamespace(state=state, snapshot=lambda: state.snapshot(clock.now()), profiles=[profile]), clock, rights)  # type: ignore[arg-type]  # as much of one as is asked
+    checks = PolicyChecks(SimpleNamespace(state=state, snapshot=lambda: state.snapshot(clock.now()), profiles=[profile]), clock, rights)  # type: ignore[arg-type]  # as much of one as is asked
     cache, api = ObjectCache(["PlacementPreview"]), Api()
     metadata = objects.ObjectMeta(name="question", namespace=OWN, uid="1", creation_timestamp=clusters.at(1_000))
     cache.upsert("PlacementPreview", PlacementPreview(metadata=metadata, spec=spec))
-    previews = PreviewReconciler(cache, api, judge, Questions(judge, api), clock)  # type: ignore[arg-type]  # likewise
+    previews = PreviewReconciler(cache, api, checks, Questions(checks, api), clock)  # type: ignore[arg-type]  # likewise
 
     asyncio.run(previews.reconcile(f"{OWN}/question"))
     return json.dumps(api.status, sort_keys=True)

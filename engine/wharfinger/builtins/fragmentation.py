@@ -86,7 +86,7 @@ def _state(context: AtNode) -> State:
 def _requested(context: AtNode | AtRows) -> tuple[float, float, DeviceDemand]:
     """The CPU, memory and devices that the pod to be placed requests."""
     pod = context.pod
-    asked = context.snapshot.devices.asked(pod) or DeviceDemand(0)
+    asked = context.snapshot.devices.demand(pod) or DeviceDemand(0)
     return float(pod.requests.get("cpu", 0)), float(pod.requests.get("memory", 0)), asked
 
 

@@ -23,33 +23,33 @@ from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import Tasks
 from wharfinger.framework.ports import Clock
 from wharfinger.language.semantics.authority import TenantRights
-from wharfinger.operator.policy_admission import MAX_MEMORY_BYTES, READY, Judgement, Question
+from wharfinger.operator.policy_admission import MAX_MEMORY_BYTES, READY, CheckRequest, CheckResult
 from wharfinger.signals.fair_queue import Places, Requester, TooMany, Turns
 from wharfinger.telemetry.logs import Log
-from wharfinger.web.admission import Admission, Caller, Callers, DeadlineExceeded, Judge, Overloaded, Verdict
+from wharfinger.web.admission import Admission, Caller, Callers, Check, DeadlineExceeded, Overloaded, Verdict
 from wharfinger.web.server import Server, ServingCertificate
 
 PROCESSES = 3
-JUDGEMENT_TIMEOUT = 2.0
-"""Seconds that one judgement may take; a usual text takes a hundredth of that."""
+CHECK_TIMEOUT = 2.0
+"""Seconds that one check may take; a usual text takes a hundredth of that."""
 PLACES = Places(number=PROCESSES, of_group=PROCESSES - 1, of_requester=1, waiting=64, waiting_of_requester=8)
 _START_SECONDS = 30.0
 _MAX_LINE_BYTES = 2**20
 
 
-def judge_command(rights: TenantRights) -> tuple[str, ...]:
-    """The command of a process that judges, where policies of namespaces have these rights."""
+def checker_command(rights: TenantRights) -> tuple[str, ...]:
+    """The command of a process that checks policies, where policies of namespaces have these rights."""
     return sys.executable, "-P", "-m", "wharfinger.operator.policy_admission", msgspec.json.encode(rights).decode()
 
 
 class TooLong(WharfingerError):
-    """A judgement was not made in time."""
+    """A check did not end in time."""
 
 
-class Judges:
-    """Processes that judge, started when they are needed."""
+class CheckerPool:
+    """Processes that check policies, started when they are needed."""
 
-    def __init__(self, monotonic: Callable[[], float], *, command: tuple[str, ...], seconds: float = JUDGEMENT_TIMEOUT) -> None:
+    def __init__(self, monotonic: Callable[[], float], *, command: tuple[str, ...], seconds: float = CHECK_TIMEOUT) -> None:
         self.turns = Turns(PLACES, monotonic)
         self._command = command
         self._seconds = seconds
@@ -62,18 +62,18 @@ class Judges:
     def prepare(self) -> None:
         """Starts a process now: that takes a second, which is better spent before a request waits for it."""
         if not self._closed:
-            self._coming.append(asyncio.get_running_loop().create_task(self._started(), name="judging"))
+            self._coming.append(asyncio.get_running_loop().create_task(self._started(), name="policy check"))
 
-    async def __call__(self, obj: Mapping[str, Any], requester: Requester) -> Judgement:
-        """The judgement about an object. TooMany where too many wait, TooLong, WharfingerError where the process ended.
+    async def __call__(self, obj: Mapping[str, Any], requester: Requester) -> CheckResult:
+        """The result of checking an object. TooMany where too many wait, TooLong, WharfingerError where the process ended.
 
-        Cancelling it ends the process that judges.
+        Cancelling it ends the process that pool.
         """
         async with self.turns.of(requester):
             process = self._waiting() or await self._next()
             answered = False
             try:
-                answer = await self._judged_by(process, obj)
+                answer = await self._checked_by(process, obj)
                 answered = True
             finally:
                 if answered:
@@ -84,7 +84,7 @@ class Judges:
             return answer
 
     async def close(self) -> None:
-        """Ends all processes, without waiting for judgements under way."""
+        """Ends all processes, without waiting for checks under way."""
         self._closed = True
         self._idle.clear()
         for task in self._coming:
@@ -117,12 +117,12 @@ class Judges:
             self._coming.append(task)
             raise
 
-    async def _judged_by(self, process: Process, obj: Mapping[str, Any]) -> Judgement:
+    async def _checked_by(self, process: Process, obj: Mapping[str, Any]) -> CheckResult:
         assert process.stdin is not None  # noqa: S101 — as it is started
         assert process.stdout is not None  # noqa: S101 — as above
-        question = msgspec.json.encode(Question(object=dict(obj), seconds=self._seconds))
+        request = msgspec.json.encode(CheckRequest(object=dict(obj), seconds=self._seconds))
         with suppress(ConnectionError):  # it has ended; the reason is reported below
-            process.stdin.write(question + b"\n")
+            process.stdin.write(request + b"\n")
             await process.stdin.drain()
         try:
             async with asyncio.timeout(2 * self._seconds):  # it stops itself; this is for one that does not get to run
@@ -131,12 +131,12 @@ class Judges:
             line = b""
             self._end(process)  # only then: asyncio does not know any more how one ended that is killed as it ends
         if line.endswith(b"\n"):
-            return msgspec.json.decode(line, type=Judgement)
+            return msgspec.json.decode(line, type=CheckResult)
         status = await process.wait()
         if status in {-14, -9}:  # SIGALRM by the process itself, SIGKILL by us
-            raise TooLong(f"the text was not judged within {self._seconds:g} s; `wharf check --cost` shows its cost")
+            raise TooLong(f"the text was not checked within {self._seconds:g} s; `wharf check --cost` shows its cost")
         raise WharfingerError(
-            f"the process that judged the text ended with status {status}; it may take {MAX_MEMORY_BYTES >> 20} MiB of memory"
+            f"the process that checked the text ended with status {status}; it may take {MAX_MEMORY_BYTES >> 20} MiB of memory"
         )
 
     async def _started(self) -> Process:
@@ -155,7 +155,7 @@ class Judges:
             if ready != READY:
                 self._end(process)
         if ready != READY:
-            raise WharfingerError(f"the process that judges texts cannot be started: {' '.join(self._command)}")
+            raise WharfingerError(f"the process that checks texts cannot be started: {' '.join(self._command)}")
         return process
 
     def _end(self, process: Process) -> None:
@@ -171,14 +171,14 @@ POLL_SECONDS = 10.0
 
 
 @asynccontextmanager
-async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, what it reports to, and how it judges
+async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, what it reports to, and how it checks
     settings: AdmissionSettings, host: str, seen: Callable[[str], None], clock: Clock, log: Log, rights: TenantRights
 ) -> AsyncIterator[Server]:
     """The server of the webhook while the context lasts; UsageError when the port is not available."""
     certificate = ServingCertificate(settings.certificate, settings.key, settings.client_ca_file)
     callers = Callers(names=frozenset(settings.client_names), anybody=settings.any_caller)
-    judges = Judges(clock.monotonic, command=judge_command(rights))
-    admission = Admission(judge_of(judges, log), callers, seen)
+    pool = CheckerPool(clock.monotonic, command=checker_command(rights))
+    admission = Admission(check_of(pool, log), callers, seen)
     try:
         async with Server(admission.application(), host, settings.port, certificate.context) as server, Tasks() as tasks:
             log.info("serving admission", url=server.url)
@@ -186,19 +186,19 @@ async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, wh
                 log.warning(
                     "admission accepts any client", fix="set admission.clientCaFile to the CA of the API server's client certificate"
                 )
-            judges.prepare()
+            pool.prepare()
             tasks.start(_followed(certificate, clock, log), "certificate")
             yield server
     finally:
-        await judges.close()
+        await pool.close()
 
 
-def judge_of(judges: Judges, log: Log) -> Judge:
-    """The judge of the webhook: fair between users, and between addresses where anyone may ask."""
+def check_of(pool: CheckerPool, log: Log) -> Check:
+    """The check of the webhook: fair between users, and between addresses where anyone may ask."""
 
-    async def judge(obj: Mapping[str, Any], caller: Caller) -> Verdict:
+    async def check(obj: Mapping[str, Any], caller: Caller) -> Verdict:
         try:
-            found = await judges(obj, Requester(caller.user, group=caller.address or caller.user))
+            found = await pool(obj, Requester(caller.user, group=caller.address or caller.user))
         except TooMany:
             raise Overloaded from None
         except WharfingerError as error:
@@ -208,7 +208,7 @@ def judge_of(judges: Judges, log: Log) -> Judge:
             raise
         return Verdict(refusal=found.refusal, warnings=found.warnings)
 
-    return judge
+    return check
 
 
 def _name(obj: Mapping[str, Any]) -> str:

@@ -169,7 +169,7 @@ class NodeColorings:
         kept = self._evaluations.pop(pod.uid, None)
         key = chain.key(pod, snapshot)
         if kept is None or kept.chain is not chain or kept.key != key:
-            kept = _PodEvaluation(chain, key, Evaluation(chain.lineup(pod, snapshot)))
+            kept = _PodEvaluation(chain, key, Evaluation(chain.pod_rules(pod, snapshot)))
         self._evaluations[pod.uid] = kept
         while len(self._evaluations) > MAX_FOLLOWED:
             self._evaluations.popitem(last=False)

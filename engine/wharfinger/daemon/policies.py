@@ -24,7 +24,7 @@ from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.policy_status import Mode, PolicySource, PolicyStatus
 from wharfinger.framework.ports import Clock
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.policy_configmap import ConfigMapSource
 from wharfinger.language import load
@@ -39,7 +39,7 @@ from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.candidate import Sample, sample_of
 from wharfinger.policies.folder import FolderSource
 from wharfinger.policies.last_known_good import LastKnownGood
-from wharfinger.policies.ledger import Supply
+from wharfinger.policies.ledger import ConfiguredSource
 from wharfinger.policies.shadow import Shadows
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.events import Decided
@@ -98,7 +98,7 @@ def chain_config(profile: Profile, note: Note) -> ChainConfig | None:
 
 
 MAX_LIBRARY_BYTES = 65_536
-"""Of all libraries together: they are handed to the process that judges for the webhook as an argument of its command."""
+"""Of all libraries together: they are handed to the process that checks policies for the webhook as an argument of its command."""
 
 
 def rights_of(settings: Settings) -> TenantRights:
@@ -149,14 +149,17 @@ async def policies_of(  # noqa: PLR0913 — the sources, and their subscribers
     folders = [(profile, source) for profile in settings.profiles for source in _folders(profile, len(settings.profiles) > 1)]
     everywhere = frozenset(profile.scheduler_name for profile in settings.profiles)
     params = {name: value for profile in settings.profiles for name, value in profile.params.items()}
-    supplies = [
-        *(Supply(source=source, profiles=frozenset({profile.scheduler_name}), params=profile.params) for profile, source in folders),
-        *(Supply(source=source, profiles=everywhere, params=params) for source in remote),
-        *([] if resources is None else [Supply(source=resources, profiles=everywhere)]),
+    configured = [
+        *(
+            ConfiguredSource(source=source, profiles=frozenset({profile.scheduler_name}), params=profile.params)
+            for profile, source in folders
+        ),
+        *(ConfiguredSource(source=source, profiles=everywhere, params=params) for source in remote),
+        *([] if resources is None else [ConfiguredSource(source=resources, profiles=everywhere)]),
     ]
     chains = {profile.scheduler_name: assemble((), chain_config(profile, note)) for profile in settings.profiles}
     kept = None if settings.state_directory is None else LastKnownGood(Path(settings.state_directory))
-    store = PolicyStore(supplies, chains, clock, emit=emit, kept=kept, rights=rights)
+    store = PolicyStore(configured, chains, clock, emit=emit, kept=kept, rights=rights)
     with store.emit_later():  # for policies that end the process, only the reason is logged
         for _, source in folders:
             await source.offer(store)
@@ -285,13 +288,13 @@ def node_metrics(connection: Connection) -> ReadNodeMetrics:
     async def read() -> bytes:
         try:
             return await connection.request("GET", PATH)
-        except (refusals.Unauthorized, refusals.Forbidden) as error:
+        except (api_errors.Unauthorized, api_errors.Forbidden) as error:
             raise SignalFailed(Kind.CREDENTIALS, str(error)) from error
-        except refusals.NotFound as error:
+        except api_errors.NotFound as error:
             raise SignalFailed(Kind.SETTINGS, "the cluster has no Metrics API; it takes a metrics-server") from error
-        except refusals.Unreachable as error:
+        except api_errors.Unreachable as error:
             raise SignalFailed(Kind.UNREACHABLE, str(error)) from error
-        except refusals.ApiError as error:
+        except api_errors.ApiError as error:
             raise SignalFailed(Kind.SERVER, str(error)) from error
 
     return read

@@ -24,17 +24,17 @@ from wharfinger.daemon.settings import Settings
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread, SystemClock, Tasks
 from wharfinger.framework.ports import Clock
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
+from wharfinger.kube.api_errors import Backoff
 from wharfinger.kube.api_server import ServerVersion, server_version
 from wharfinger.kube.connection import Connection
-from wharfinger.kube.refusals import Backoff
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.compose import Operator
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.live_answers import LiveExplanations
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import request_handlers, review_counter
-from wharfinger.telemetry.timing import LoopSteps
+from wharfinger.telemetry.timing import EventLoopLag
 from wharfinger.web import decisions, policies
 from wharfinger.web.app import Debug, application
 from wharfinger.web.playground import workbench as playground
@@ -50,20 +50,20 @@ async def wait_for_server(connection: Connection, clock: Clock, report: Report) 
     while True:
         try:
             return await server_version(connection)
-        except refusals.TRANSIENT as error:
+        except api_errors.TRANSIENT as error:
             if _is_about_trust(error):
                 raise UsageError(f"cannot trust the API server {connection.credentials.server}: {error}") from error
             report(f"the API server {connection.credentials.server} does not answer yet, asking again: {error}")
             await clock.sleep(waits.after(error))
-        except refusals.Unauthorized as error:
+        except api_errors.Unauthorized as error:
             raise UsageError(f"the API server {connection.credentials.server} refuses the credentials: {error}") from error
-        except refusals.Forbidden:
+        except api_errors.Forbidden:
             return ServerVersion(release=(0, 0), text="unknown")  # not needed: lists are then read in pages
-        except refusals.ApiError as error:
+        except api_errors.ApiError as error:
             raise UsageError(f"{connection.credentials.server} does not answer as an API server does: {error}") from error
 
 
-def _is_about_trust(error: refusals.ApiError) -> bool:
+def _is_about_trust(error: api_errors.ApiError) -> bool:
     return isinstance(error.__cause__, aiohttp.ClientConnectorCertificateError)
 
 
@@ -103,7 +103,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             stopwatch=observation.scheduling.stopwatch,
         )
         observation.scheduling.limit_rules_to(lambda: rules_of(daemon.scheduler))
-        steps = LoopSteps(metrics)
+        steps = EventLoopLag(metrics)
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
         async with Tasks() as tasks:

@@ -149,7 +149,7 @@ class _Comparison:
 
     def _has(self, decision: Decision, rule: str) -> bool:
         """True if a filter of that name applies to the pod."""
-        return any(plugin.name == rule for plugin in decision.chain.lineup(decision.pod, self._snapshot).filters)
+        return any(plugin.name == rule for plugin in decision.chain.pod_rules(decision.pod, self._snapshot).filters)
 
     def shifts(self) -> list[Cause]:
         """The scores that put the present node further above the former one than they did before, in the first tier that has any."""

@@ -12,8 +12,8 @@ from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import Attempt, attempt
+from wharfinger.groups.expected_room import domain_fits
 from wharfinger.groups.membership import GroupIndex
-from wharfinger.groups.prospects import domain_fits
 from wharfinger.groups.results import GroupState
 from wharfinger.groups.terms import DomainFit, GroupTerms
 from wharfinger.language.report import wording

@@ -1,7 +1,7 @@
 """The chain: the plugins and policies that make decisions, with their weights and arguments.
 
 A chain is a value. It is assembled once, prints as a table, and has a revision that changes with anything that could change a decision.
-The policies that govern a pod determine the pod's *lineup*; pods with the same governing policies share one.
+The policies that govern a pod determine the pod's *pod_rules*; pods with the same governing policies share one.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from wharfinger.framework.extension import (
 from wharfinger.framework.pod_devices import shared_by
 from wharfinger.framework.prepared import Attempt
 from wharfinger.framework.registry import Registry, default_registry
-from wharfinger.framework.rules import lineup, points
-from wharfinger.framework.rules.lineup import Lineup, in_summing_order
+from wharfinger.framework.rules import pod_rules, points
+from wharfinger.framework.rules.pod_rules import PodRules, in_summing_order
 from wharfinger.framework.rules.policy_rules import PolicyPermit, PolicyRules
 from wharfinger.framework.rules.score_slot import ScoreTerm
 
@@ -60,8 +60,8 @@ class Link(Struct, frozen=True, kw_only=True):
         return self.plugin.name
 
 
-MAX_LINEUPS = 1_000
-"""Lineups that a chain keeps: pods with other labels may be governed by any part of many policies."""
+MAX_KEPT_POD_RULES = 1_000
+"""Sets of rules that a chain keeps: pods with other labels may be governed by any part of many policies."""
 
 
 class _Possible(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class Chain:
 
     links: tuple[Link, ...]
     rules: tuple[PolicyRules, ...] = ()
-    _lineups: dict[tuple[int, ...], Lineup] = field(default_factory=dict, repr=False, compare=False)
+    _pod_rules: dict[tuple[int, ...], PodRules] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def policies(self) -> tuple[CompiledPolicy, ...]:
@@ -148,7 +148,7 @@ class Chain:
 
     def permits(self, pod: PodView, at: Circumstances) -> tuple[PolicyPermit, ...]:
         """The permits of policies that a placed pod needs."""
-        return self.lineup(pod, at).permits if self.has_permits else ()
+        return self.pod_rules(pod, at).permits if self.has_permits else ()
 
     @cached_property
     def queue_sort(self) -> QueueSortPlugin | None:
@@ -226,27 +226,27 @@ class Chain:
         """Yields the policies that may govern pods of a namespace, sorted by name."""
         return (policy for _, policy in self._possible(namespace).rules)
 
-    def lineup(self, pod: PodView, at: Circumstances) -> Lineup:
+    def pod_rules(self, pod: PodView, at: Circumstances) -> PodRules:
         """The rules that apply to the pod in these circumstances."""
         rules = self._possible(pod.namespace).rules
         governing = tuple(index for index, policy in rules if policy.governs(pod, at)) if rules else ()
-        found = self._lineups.get(governing)
+        found = self._pod_rules.get(governing)
         if found is None:
-            if len(self._lineups) >= MAX_LINEUPS:
-                del self._lineups[next(iter(self._lineups))]
-            found = self._lineups[governing] = self._assemble([self.rules[index] for index in governing])
+            if len(self._pod_rules) >= MAX_KEPT_POD_RULES:
+                del self._pod_rules[next(iter(self._pod_rules))]
+            found = self._pod_rules[governing] = self._assemble([self.rules[index] for index in governing])
         return found
 
-    def _assemble(self, governing: Sequence[PolicyRules]) -> Lineup:
-        overrides = lineup.base_overrides([rules.policy for rules in governing])
+    def _assemble(self, governing: Sequence[PolicyRules]) -> PodRules:
+        overrides = pod_rules.base_overrides([rules.policy for rules in governing])
         scores = [term for link in self.links for term in _base_terms(link, overrides)]
         read = sorted(frozenset[str]().union(*(rules.plugins for rules in governing)))
         sources = {name: _source(name, self.plugin(name), overrides) for name in read}
-        return Lineup(
+        return PodRules(
             filters=(*self.filters, *(plugin for rules in governing for plugin in rules.filters)),
             scores=in_summing_order([*scores, *(term for rules in governing for term in rules.scores_reading(sources))]),
             policies=tuple(rules.policy.name for rules in governing),
-            quanta=lineup.quanta([rules.policy for rules in governing]),
+            quanta=pod_rules.quanta([rules.policy for rules in governing]),
             tie_breaks=tuple(rule for rules in governing for rule in rules.tie_breaks),
             notes=overrides.notes,
             governing=tuple(rules.policy for rules in governing),
@@ -303,7 +303,7 @@ def _ordered(policies: Sequence[CompiledPolicy], registry: Registry) -> list[Com
     for left, right in itertools.pairwise(ordered):
         if left.name == right.name:
             raise UsageError(f'two policies are called "{left.name}": {left.policy.source.name} and {right.policy.source.name}')
-    lineup.check(ordered, registry)
+    pod_rules.check(ordered, registry)
     return ordered
 
 
@@ -312,7 +312,7 @@ def _link(plugin: type[extension.Plugin], config: ChainConfig) -> Link:
     return Link(plugin=built, weight=config.weight(plugin) if issubclass(plugin, ScorePlugin) else None)
 
 
-def _base_terms(link: Link, overrides: lineup.BaseOverrides) -> list[ScoreTerm]:
+def _base_terms(link: Link, overrides: pod_rules.BaseOverrides) -> list[ScoreTerm]:
     """The score term of a plugin for pods with these overrides; empty if its weight is 0."""
     if link.weight is None:
         return []
@@ -322,12 +322,12 @@ def _base_terms(link: Link, overrides: lineup.BaseOverrides) -> list[ScoreTerm]:
     return [_term(link.plugin, weight, overrides)]
 
 
-def _source(name: str, plugin: extension.Plugin | None, overrides: lineup.BaseOverrides) -> ScoreTerm:
+def _source(name: str, plugin: extension.Plugin | None, overrides: pod_rules.BaseOverrides) -> ScoreTerm:
     """The score plugin whose points rules read: as configured, with any weight, or with default arguments if it is switched off."""
     return _term(plugin_calls.with_faults_caught(default_registry()[name]()) if plugin is None else plugin, 1.0, overrides)
 
 
-def _term(plugin: extension.Plugin, weight: float, overrides: lineup.BaseOverrides) -> ScoreTerm:
+def _term(plugin: extension.Plugin, weight: float, overrides: pod_rules.BaseOverrides) -> ScoreTerm:
     """The score of a plugin for pods with these overrides."""
     if plugin.name in overrides.arguments:  # for the score only: filters keep the arguments of the chain
         own = plugin.arguments.model_dump(by_alias=True, exclude_unset=True)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Effort(Struct):
+class RuleStatistics(Struct):
     """The work of a rule so far: nodes it was evaluated on, nodes it rejected among these, and seconds."""
 
     evaluated: int = 0
@@ -55,10 +55,10 @@ class Effort(Struct):
 
 
 class Slot(Protocol):
-    """A plugin's place in a chain, with its effort; None if it is not measured."""
+    """A plugin in a chain, with its statistics; None if they are not kept."""
 
     plugin: Any
-    effort: Effort | None
+    statistics: RuleStatistics | None
 
 
 S = TypeVar("S", bound=Slot)
@@ -66,13 +66,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Laps:
-    """The laps of a decision that is not measured."""
+class CallTimer:
+    """The timer of the plugin calls of one decision; this one measures nothing."""
 
     __slots__ = ()
 
-    def each(self, point: str, slots: Iterable[S]) -> Iterable[S]:  # noqa: ARG002 — the point matters to `TimedLaps`
-        """The slots; the time between one and the next is a lap of the former at an extension point."""
+    def each(self, point: str, slots: Iterable[S]) -> Iterable[S]:  # noqa: ARG002 — the point matters to `DecisionTimer`
+        """The slots; the time between one and the next counts for the former, at an extension point."""
         return slots
 
     def mark(self, point: str) -> None:
@@ -88,26 +88,26 @@ class Laps:
         return replace(allowed, rules=rules) if rules else allowed
 
 
-NO_LAPS = Laps()
+NO_TIMER = CallTimer()
 
 
-Lap = tuple[str, Slot, float]
+TimedCall = tuple[str, Slot, float]
 """Extension point, plugin and seconds; a plain tuple, as two dozen are made for a decision that is measured."""
 
 
-class TimedLaps(Laps):
-    """The laps of one decision: `laps` per plugin call, `points` the seconds by extension point, `by_policy` those of rules without a slot.
+class DecisionTimer(CallTimer):
+    """The times of one decision: `calls` of plugins, `points` the seconds by extension point, `by_policy` those of rules without a slot.
 
     `whole` is true if the decision reused no earlier result.
     """
 
-    __slots__ = ("_clock", "_since", "by_policy", "laps", "points", "whole")
+    __slots__ = ("_clock", "_since", "by_policy", "calls", "points", "whole")
 
     def __init__(self, clock: Callable[[], float], *, whole: bool) -> None:
         self._clock = clock
         self._since = clock()
         self.whole = whole
-        self.laps: list[Lap] = []
+        self.calls: list[TimedCall] = []
         self.points: dict[str, float] = {}
         self.by_policy: dict[str, float] = {}
 
@@ -118,7 +118,7 @@ class TimedLaps(Laps):
             try:
                 yield slot
             finally:  # also when the caller stops the iteration
-                self.laps.append((point, slot, self._clock() - began))
+                self.calls.append((point, slot, self._clock() - began))
 
     def mark(self, point: str) -> None:
         """Count the time since the last mark for an extension point."""
@@ -142,14 +142,14 @@ class TimedLaps(Laps):
 class Stopwatch(Protocol):
     """Measures the decisions of one profile."""
 
-    def effort(self, plugin: extension.Plugin) -> Effort | None:
-        """The place to record a plugin's effort; None if it is not measured."""
+    def statistics_of(self, plugin: extension.Plugin) -> RuleStatistics | None:
+        """The record of a plugin's statistics; None if they are not kept."""
 
-    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:
-        """The laps of a decision that begins now. `whole`: no earlier result is reused. `policies`: names of those that govern the pod."""
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> CallTimer:
+        """The timer of a decision that begins now. `whole`: no earlier result is reused. `policies`: names of those that govern the pod."""
 
-    def ended(self, laps: Laps, status: str) -> None:
-        """The decision of these laps has ended with a `Success` or as `Unschedulable`."""
+    def ended(self, call_timer: CallTimer, status: str) -> None:
+        """The decision of this timer has ended with a `Success` or as `Unschedulable`."""
 
 
 # ── faults of third-party plugins ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -157,7 +157,7 @@ class Stopwatch(Protocol):
 Foreign = TypeVar("Foreign", bound=extension.Plugin)
 Answer = TypeVar("Answer")
 
-FENCED = "_fenced"
+WRAPPED = "_wrapped"
 
 ANSWERS: Mapping[str, tuple[type, ...]] = {
     "may_help": (bool, np.bool_),
@@ -181,8 +181,8 @@ def with_faults_caught(plugin: Foreign) -> Foreign:
 
     So do the methods of the rules that it prepares. Built-in plugins are not wrapped, nor are methods that a plugin does not override.
     """
-    if is_foreign(plugin) and FENCED not in vars(plugin):
-        object.__setattr__(plugin, FENCED, True)
+    if is_foreign(plugin) and WRAPPED not in vars(plugin):
+        object.__setattr__(plugin, WRAPPED, True)
         for name, (base, method) in calls().items():
             if isinstance(plugin, base) and getattr(type(plugin), name) is not method:
                 wrap = _awaited if inspect.iscoroutinefunction(method) else _called

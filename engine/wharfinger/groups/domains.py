@@ -114,7 +114,7 @@ def allocations(decider: Decider, snapshot: Snapshot, pod: PodView, node: str) -
     return evaluation.filtering.allocations(Attempt(pod, snapshot, evaluation.shared), snapshot.known_row(node))
 
 
-class Tentative:
+class TentativePlacement:
     """A chain, a state, the members that are assumed on it, and the steps that are left; `plain`: no member was given devices."""
 
     def __init__(self, decider: Decider, state: ClusterState, steps: int) -> None:

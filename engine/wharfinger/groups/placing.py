@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups import domains
-from wharfinger.groups.domains import Domain, DomainPlacement, Tentative
+from wharfinger.groups.domains import Domain, DomainPlacement, TentativePlacement
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.exact.search import ExactSearch
 from wharfinger.groups.membership import group_of_policy
@@ -58,7 +58,7 @@ def placing(  # noqa: PLR0913 — what decides, about whom, and how far to go
     The state is as before when it ends or is closed, except with `keep`: then the members of a placement stay assumed. The search gives up
     after `steps` decisions about members. `within` are values of required levels: only their domain is looked at.
     """
-    tentative = Tentative(decider, state, steps)
+    tentative = TentativePlacement(decider, state, steps)
     kept = False
     try:
         answer = yield from _Search(tentative, group, within or {}).run()
@@ -72,7 +72,7 @@ def placing(  # noqa: PLR0913 — what decides, about whom, and how far to go
             tentative.forget_all()
 
 
-def placing_with(tentative: Tentative, group: Group, *, within: Mapping[str, str]) -> Generator[None, None, GroupAnswer]:
+def placing_with(tentative: TentativePlacement, group: Group, *, within: Mapping[str, str]) -> Generator[None, None, GroupAnswer]:
     """The same with the steps that `tentative` has left, which several questions may share."""
     try:
         return (yield from _Search(tentative, group, within).run())
@@ -83,7 +83,7 @@ def placing_with(tentative: Tentative, group: Group, *, within: Mapping[str, str
 class _Search:
     """The search for one group: its members, the assumed pods, and the work done so far."""
 
-    def __init__(self, tentative: Tentative, group: Group, within: Mapping[str, str]) -> None:
+    def __init__(self, tentative: TentativePlacement, group: Group, within: Mapping[str, str]) -> None:
         self.tentative = tentative
         self._group = group
         self._within = within

@@ -28,7 +28,7 @@ from msgspec import Struct
 from wharfinger.framework.eviction import Budgets, Evictable
 from wharfinger.framework.plugins.default_preemption import OFFSET, has_lower
 from wharfinger.groups import domains
-from wharfinger.groups.domains import CHANGES_PER_STEP, Tentative
+from wharfinger.groups.domains import CHANGES_PER_STEP, TentativePlacement
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.membership import WholePodGroups
 from wharfinger.groups.placing import MAX_STEPS, placing_with
@@ -103,7 +103,7 @@ def preempting(
     units = yield from possible_victims(decider, state, group, others)
     if not units:
         return _NO_VICTIMS
-    search = _Freeing(Tentative(decider, state, steps), state, group)
+    search = _Freeing(TentativePlacement(decider, state, steps), state, group)
     try:
         return (yield from search.run(units))
     finally:
@@ -143,7 +143,7 @@ def possible_victims(decider: Decider, state: ClusterState, group: Group, others
     budgets = Budgets(snapshot.objects)
     allowed = []
     for each in (yield from member_classes.classes(decider, group.waiting, snapshot)):
-        rules = decider.chain.lineup(each.pod, snapshot).evictable(each.pod, snapshot)
+        rules = decider.chain.pod_rules(each.pod, snapshot).evictable(each.pod, snapshot)
         if rules.rules:
             allowed.append(rules)
         yield
@@ -202,7 +202,7 @@ def _breaking(units: Sequence[Unit], budgets: Budgets) -> set[int]:
 class _Freeing:
     """The search: what has been taken from the state."""
 
-    def __init__(self, tentative: Tentative, state: ClusterState, group: Group) -> None:
+    def __init__(self, tentative: TentativePlacement, state: ClusterState, group: Group) -> None:
         self._tentative = tentative
         self._state = state
         self._group = group

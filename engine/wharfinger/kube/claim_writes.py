@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from wharfinger.framework.ports import Clock, WriteFailed
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.kube.connection import JSON, MERGE_PATCH, STRATEGIC_PATCH, Connection
 from wharfinger.kube.writes import GuardedWrites, path_of
 from wharfinger.model import objects
@@ -82,7 +82,7 @@ class ApiClaimWriter:
             try:
                 return await self._reserve(claim, pod, allocation)
             except WriteFailed as failed:
-                if not left or not isinstance(failed.__cause__, refusals.Conflict | refusals.ServerError | refusals.Unreachable):
+                if not left or not isinstance(failed.__cause__, api_errors.Conflict | api_errors.ServerError | api_errors.Unreachable):
                     raise
             claim = await self._read_again(claim)
         raise AssertionError("the last attempt has returned or raised")
@@ -126,7 +126,7 @@ class ApiClaimWriter:
                     await self._write("PATCH", _path(claim), msgspec.json.encode(body), MERGE_PATCH)
                     break
                 except WriteFailed as failed:
-                    if not left or not isinstance(failed.__cause__, refusals.Conflict):
+                    if not left or not isinstance(failed.__cause__, api_errors.Conflict):
                         raise
                 claim = await self._read_again(claim)
                 if claim.metadata.uid != uid:
@@ -149,9 +149,9 @@ class ApiClaimWriter:
     async def _read_again(self, claim: objects.ResourceClaim) -> objects.ResourceClaim:
         try:
             return _read(await self._connection.request("GET", _path(claim)))
-        except refusals.NotFound as error:
+        except api_errors.NotFound as error:
             raise WriteFailed(f"claim {objects.key_of(claim)} does not exist any more", gone=True) from error
-        except refusals.ApiError as error:
+        except api_errors.ApiError as error:
             raise WriteFailed(f"claim {objects.key_of(claim)} cannot be read: {error}") from error
 
 

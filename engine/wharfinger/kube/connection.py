@@ -26,7 +26,7 @@ from msgspec import Struct
 from yarl import URL
 
 from wharfinger.emit import Emit, ignore
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.exchange import Condition, Exchanges, enable_keepalive, no_condition
 
@@ -74,7 +74,7 @@ async def keep_checking_server(connection: Connection, clock: Clock) -> None:
         if connection.contact.silence >= ASK:
             try:
                 await connection.request("GET", "/version", timeout=ASK, urgent=True)
-            except refusals.ApiError:
+            except api_errors.ApiError:
                 continue  # the contact has recorded it
 
 
@@ -90,7 +90,7 @@ async def whole_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         rest.append(head)
         length += len(head)
         if length > _MAX_LINE_BYTES:
-            raise refusals.Unreachable("a watch that sends no end of line")
+            raise api_errors.Unreachable("a watch that sends no end of line")
         if not more:
             continue
         yield b"".join(rest)
@@ -98,7 +98,7 @@ async def whole_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             yield line
         rest, length = [more[-1]], len(more[-1])
     if length:
-        raise refusals.Unreachable("a watch that ended in the middle of an event")
+        raise api_errors.Unreachable("a watch that ended in the middle of an event")
 
 
 JSON = "application/json"
@@ -197,7 +197,7 @@ class Connection:
         refused = await self.credentials.authorization()
         try:
             return await self._request(asked, refused, urgent)
-        except refusals.Unauthorized:
+        except api_errors.Unauthorized:
             if not await self.credentials.renew(refused):
                 raise
         return await self._request(asked, await self.credentials.authorization(), urgent)
@@ -225,14 +225,14 @@ class Connection:
                 self._emit(RequestAnswered("GET", status, None))
                 self.contact.record(status)
                 if answer.status >= 400:
-                    raise refusals.of_answer(answer.status, await answer.read(), answer.headers.get("Retry-After"))
+                    raise api_errors.of_answer(answer.status, await answer.read(), answer.headers.get("Retry-After"))
                 yield whole_lines(answer.content)
         except _BROKEN as error:
             if status and isinstance(error, TimeoutError):
-                raise refusals.SilentWatch(f"GET {path}: the watch has sent nothing for {self.limits.watch_silence:g} s") from error
+                raise api_errors.SilentWatch(f"GET {path}: the watch has sent nothing for {self.limits.watch_silence:g} s") from error
             self._reload_if_untrusted(error)
             raise self._lost(_unreachable("GET", path, error)) from error
-        except refusals.Unauthorized:
+        except api_errors.Unauthorized:
             await self.credentials.renew(authorization)
             raise
 
@@ -265,10 +265,10 @@ class Connection:
             self._emit(RequestAnswered(asked.method, status, time.monotonic() - began))
         self.contact.record(status)
         if status >= 400:
-            raise refusals.of_answer(status, content, retry_after)
+            raise api_errors.of_answer(status, content, retry_after)
         return content
 
-    def _lost(self, error: refusals.Unreachable) -> refusals.Unreachable:
+    def _lost(self, error: api_errors.Unreachable) -> api_errors.Unreachable:
         """The error, recorded as a lost contact."""
         self.contact.record(0, str(error))
         return error
@@ -334,8 +334,8 @@ def _headers(authorization: str | None) -> dict[str, str]:
     return {} if authorization is None else {"Authorization": authorization}
 
 
-def _unreachable(method: str, path: str, error: Exception) -> refusals.Unreachable:
+def _unreachable(method: str, path: str, error: Exception) -> api_errors.Unreachable:
     what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
     if isinstance(error, aiohttp.ClientPayloadError):
         what = "the connection broke off"
-    return refusals.Unreachable(f"{method} {path}: {what}")
+    return api_errors.Unreachable(f"{method} {path}: {what}")

@@ -25,9 +25,9 @@ from msgspec.structs import replace
 from wharfinger.emit import Emit, Failed
 from wharfinger.event_loop import writers_behind_bindings
 from wharfinger.framework.ports import WARNING, Clock, Event, Reference, pod_reference
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
+from wharfinger.kube.api_errors import Backoff
 from wharfinger.kube.connection import MERGE_PATCH, Connection
-from wharfinger.kube.refusals import Backoff
 from wharfinger.model.objects.metadata import micro_time
 from wharfinger.model.objects.pod_view import PodView
 
@@ -248,16 +248,16 @@ class EventRecorder:
         for _ in range(_ATTEMPTS):
             try:
                 await self._send(series)
-            except (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable) as error:
-                failure: refusals.ApiError = error
+            except (api_errors.TooManyRequests, api_errors.ServerError, api_errors.Unreachable) as error:
+                failure: api_errors.ApiError = error
                 await self._clock.sleep(waits.after(error))
-            except refusals.NotFound as error:
+            except api_errors.NotFound as error:
                 if not series.written_count:  # the namespace is deleted
                     failure = error
                     break
                 series.written_count = 0  # events expire after an hour; begin a new one
                 failure = error
-            except refusals.ApiError as error:
+            except api_errors.ApiError as error:
                 failure = error
                 break
             else:
@@ -280,5 +280,5 @@ class EventRecorder:
     async def _post(self, path: str, body: dict[str, Any]) -> None:
         try:
             await self._connection.request("POST", path, body=msgspec.json.encode(body), urgent=True)
-        except refusals.Conflict:
+        except api_errors.Conflict:
             return  # the previous attempt wrote it and its answer was lost, or a former leader wrote it

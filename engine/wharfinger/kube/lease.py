@@ -22,7 +22,7 @@ from msgspec import Struct
 from wharfinger.emit import Emit, Failed
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.kube.connection import Connection
 from wharfinger.model.objects.metadata import micro_time
 
@@ -140,7 +140,7 @@ class LeaseElection:
             held = await self._acquire_or_renew()
             if not held and self._known.conflict:
                 held = await self._acquire_or_renew()
-        except (refusals.ApiError, msgspec.DecodeError) as error:
+        except (api_errors.ApiError, msgspec.DecodeError) as error:
             self._known.failure = str(error)
             self._emit(Failed("lease", error))
             return False
@@ -157,7 +157,7 @@ class LeaseElection:
         self._known.conflict = False
         try:
             lease = _decoded(await self._connection.request("GET", self._path, timeout=self._timeout, urgent=True))
-        except refusals.NotFound:
+        except api_errors.NotFound:
             return await self._write("POST", self._collection, self._new())
         self._observe(lease)
         spec = lease["spec"]
@@ -174,7 +174,7 @@ class LeaseElection:
         body = msgspec.json.encode(lease)
         try:
             answer = await self._connection.request(method, path, body=body, timeout=self._timeout, urgent=True)
-        except (refusals.Conflict, refusals.NotFound) as error:
+        except (api_errors.Conflict, api_errors.NotFound) as error:
             self._known.conflict, self._known.failure = True, str(error)
             return False
         self._observe(_decoded(answer))
@@ -218,7 +218,7 @@ class LeaseElection:
                 # a renewal that was cancelled on its way may have been written all the same
                 self._observe(_decoded(await self._connection.request("GET", self._path, timeout=self._settings.retry_period, urgent=True)))
                 await self._freed()
-        except (refusals.ApiError, msgspec.DecodeError) as error:
+        except (api_errors.ApiError, msgspec.DecodeError) as error:
             self._emit(Failed("lease", error))
 
     async def _freed(self) -> bool:
@@ -230,7 +230,7 @@ class LeaseElection:
         body = msgspec.json.encode({**seen, "spec": spec})
         try:
             await self._connection.request("PUT", self._path, body=body, timeout=self._settings.retry_period, urgent=True)
-        except refusals.Conflict:
+        except api_errors.Conflict:
             return False
         return True
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlencode
 
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.exchange import Exchanges
 
@@ -49,7 +49,7 @@ class Reads:
         refused = await self.credentials.authorization()
         try:
             return await self._ask(method, path, whole, refused, timeout or self._seconds)
-        except refusals.Unauthorized:
+        except api_errors.Unauthorized:
             if not await self.credentials.renew(refused):
                 raise
         return await self._ask(method, path, whole, await self.credentials.authorization(), timeout or self._seconds)
@@ -61,10 +61,10 @@ class Reads:
             answer = await self._exchanges.ask(method, whole, authorization, b"", JSON, seconds)
         except OSError as error:
             what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
-            raise refusals.Unreachable(f"{method} {path}: {what}") from error
+            raise api_errors.Unreachable(f"{method} {path}: {what}") from error
         if 300 <= answer.status < 400:
             said = f"{method} {path}: a redirect (HTTP status {answer.status}); the kubeconfig has to name the API server itself"
-            raise refusals.ApiError(said, status=answer.status)
+            raise api_errors.ApiError(said, status=answer.status)
         if answer.status >= 400:
-            raise refusals.of_answer(answer.status, answer.content, answer.retry_after)
+            raise api_errors.of_answer(answer.status, answer.content, answer.retry_after)
         return answer.content

@@ -27,14 +27,14 @@ from msgspec import Struct, field
 from wharfinger.emit import Emit, Failed
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.ports import Clock, ClusterSink, UnreadableSink, stepped
-from wharfinger.kube import refusals, wire
+from wharfinger.kube import api_errors, wire
+from wharfinger.kube.api_errors import Backoff
 from wharfinger.kube.connection import Connection
-from wharfinger.kube.refusals import Backoff
 from wharfinger.kube.wire import SCHEDULING, Resource
 from wharfinger.model import objects
 
 _SHORT_WATCH = 0.5  # seconds; a watch that ends sooner counts as a failure, or a broken proxy would cause a busy loop
-_UNAVAILABLE = (refusals.Forbidden, refusals.NotFound)
+_UNAVAILABLE = (api_errors.Forbidden, api_errors.NotFound)
 
 
 class ReflectorSettings(Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class Reflector:
         while True:
             try:
                 await self._step()
-            except refusals.Gone:
+            except api_errors.Gone:
                 self._version = None  # list at once, but not in a busy loop: that list, or the next watch, may be refused as well
                 await self._clock.sleep(0 if self._moved else self._backoff.after())
                 self._moved = False
@@ -97,10 +97,10 @@ class Reflector:
                 if not self._has_next_version(error):
                     await self._unavailable(error)
                     await self._clock.sleep(self._settings.unavailable_wait)
-            except refusals.SilentWatch as error:
+            except api_errors.SilentWatch as error:
                 if self._bookmarked or self._version is None:
                     await self._failed(error)
-            except (refusals.ApiError, InvalidObject, wire.BrokenLine) as error:
+            except (api_errors.ApiError, InvalidObject, wire.BrokenLine) as error:
                 await self._failed(error)
 
     async def _failed(self, error: Exception) -> None:
@@ -122,22 +122,22 @@ class Reflector:
         if short:
             await self._clock.sleep(self._backoff.after())
 
-    def _has_next_version(self, error: refusals.ApiError) -> bool:
+    def _has_next_version(self, error: api_errors.ApiError) -> bool:
         """Continues to the next version of the API if the server does not have this one; False after the last, and begins again."""
-        if not isinstance(error, refusals.NotFound):
+        if not isinstance(error, api_errors.NotFound):
             return False
         self._version = None
         following = self._versions.index(self._resource) + 1
         self._resource = self._versions[following % len(self._versions)]
         return following < len(self._versions)
 
-    async def _unavailable(self, error: refusals.ApiError) -> None:
+    async def _unavailable(self, error: api_errors.ApiError) -> None:
         """Treats a refused kind as one without objects, unless it is required.
 
         An optional kind that was removed has no objects any more.
         """
         self._version = None
-        absent = isinstance(error, refusals.NotFound)
+        absent = isinstance(error, api_errors.NotFound)
         expected = absent and self._resource.optional
         if self.refused is None and not expected:
             self._emit(Failed(f"watch of {self._resource.name}", error))
@@ -162,7 +162,7 @@ class Reflector:
         self.lists += 1
         try:
             found, version = await self._pages(self._settings.page_size)
-        except refusals.Gone:
+        except api_errors.Gone:
             found, version = await self._pages(0)
         await self._deliver(found, version)
 
@@ -184,7 +184,7 @@ class Reflector:
                 async for line in lines:
                     action, raw = wire.event(line)
                     if action == "ERROR":
-                        raise refusals.of_event(raw)
+                        raise api_errors.of_event(raw)
                     if action != "BOOKMARK":
                         found.extend(obj for obj in (self._streamed(raw),) if obj is not None)
                     elif (head := wire.head(raw)).ends_list:
@@ -195,7 +195,7 @@ class Reflector:
         except wire.BrokenLine:
             self._streaming = False  # the same line would break every further stream; pages can skip the object
             raise
-        except (refusals.Invalid, refusals.BadRequest):
+        except (api_errors.Invalid, api_errors.BadRequest):
             pass
         self._streaming = False  # refused, or closed without the bookmark: the server does not support it
 
@@ -224,7 +224,7 @@ class Reflector:
             self._broken_at = self._version
             raise
         if action == "ERROR":
-            raise refusals.of_event(raw)
+            raise api_errors.of_event(raw)
         if version:
             self._version, self._moved = version, True
             self._backoff.reset()

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from wharfinger.errors import InvalidObject, UsageError
 from wharfinger.framework.ports import Clock
-from wharfinger.kube import refusals
-from wharfinger.kube.refusals import Backoff
+from wharfinger.kube import api_errors
+from wharfinger.kube.api_errors import Backoff
 from wharfinger.model import objects
 from wharfinger.model.objects import AnyObject
 from wharfinger.model.reading import decode, snapshot_file
@@ -37,7 +37,7 @@ WHOLE_LIST = 120.0
 """Seconds that a list without pages may take."""
 PAGE = 500
 _ATTEMPTS = 4
-_NOT_AT_THAT_VERSION = (refusals.Gone, refusals.BadRequest, refusals.Invalid, refusals.ServerError)
+_NOT_AT_THAT_VERSION = (api_errors.Gone, api_errors.BadRequest, api_errors.Invalid, api_errors.ServerError)
 
 
 class Resource(Struct, frozen=True, kw_only=True):
@@ -300,16 +300,16 @@ class _Reading(Struct):
         """Adds the objects of a kind to `objects`, or the reason to `not_read`."""
         try:
             resource, found = await self._at_a_version(resource)
-        except (refusals.Forbidden, refusals.NotFound) as error:
-            if resource.optional and isinstance(error, refusals.NotFound):
+        except (api_errors.Forbidden, api_errors.NotFound) as error:
+            if resource.optional and isinstance(error, api_errors.NotFound):
                 self.counts[resource.name] += 0
                 return
             if resource.required:
                 raise UsageError(f"cannot read {resource.plural}: {_remedy(resource, error)}") from error
             self.not_read.append(f"{resource.plural} are missing: {_remedy(resource, error)}")
-        except refusals.Unauthorized as error:
+        except api_errors.Unauthorized as error:
             raise UsageError(f"the API server {self.connection.credentials.server} refuses the credentials: {error}") from error
-        except (refusals.ApiError, InvalidObject) as error:
+        except (api_errors.ApiError, InvalidObject) as error:
             raise UsageError(f"cannot read {resource.plural} from {self.connection.credentials.server}: {error}") from error
         else:
             readable = [obj for raw in found if (obj := self._object(resource, raw)) is not None]
@@ -328,7 +328,7 @@ class _Reading(Struct):
         for version in resource.versions[:-1]:
             try:
                 return version, await self._list_with_retries(version)
-            except refusals.NotFound:
+            except api_errors.NotFound:
                 continue
         last = resource.versions[-1]
         return last, await self._list_with_retries(last)
@@ -339,7 +339,7 @@ class _Reading(Struct):
         for _ in range(_ATTEMPTS - 1):
             try:
                 return await self._at_that_moment(resource)
-            except refusals.TRANSIENT as error:
+            except api_errors.TRANSIENT as error:
                 await self.clock.sleep(waits.after(error))
         return await self._at_that_moment(resource)
 
@@ -352,7 +352,7 @@ class _Reading(Struct):
                 pass
         try:
             return await self._pages(resource, {}, PAGE)
-        except refusals.Gone:
+        except api_errors.Gone:
             return await self._pages(resource, {}, 0)
 
     async def _pages(self, resource: Resource, params: Mapping[str, str], size: int) -> list[msgspec.Raw]:
@@ -364,9 +364,9 @@ class _Reading(Struct):
         return found
 
 
-def _remedy(resource: Resource, error: refusals.ApiError) -> str:
+def _remedy(resource: Resource, error: api_errors.ApiError) -> str:
     """The message of the server, and the permission that is missing."""
-    if isinstance(error, refusals.NotFound):
+    if isinstance(error, api_errors.NotFound):
         return f"the API server has no {resource.plural} of {resource.api_version}"
     rule = f'apiGroups: ["{resource.group}"], resources: [{resource.plural}], verbs: [list]'
     return f"{error}; it takes a ClusterRole with the rule {{{rule}}}"

@@ -21,9 +21,9 @@ import msgspec
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.ports import BindFailed, Clock, Condition, WriteFailed
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
+from wharfinger.kube.api_errors import Backoff
 from wharfinger.kube.connection import JSON, MERGE_PATCH, STRATEGIC_PATCH, Connection
-from wharfinger.kube.refusals import Backoff
 from wharfinger.model import objects
 from wharfinger.model.objects import ObjectMeta, PersistentVolume, PersistentVolumeClaim, PodGroup
 from wharfinger.model.objects.metadata import time_text
@@ -62,11 +62,11 @@ class ApiBinder:
         for left in reversed(range(_BIND_ATTEMPTS)):
             try:
                 await self._connection.request("POST", f"{path_of(pod)}/binding", body=binding(pod, node), before=self._still_leading)
-            except refusals.TooManyRequests as error:
+            except api_errors.TooManyRequests as error:
                 if not left:
                     raise BindFailed(f"the API server is too busy: {error}") from error
                 await self._clock.sleep(waits.after(error))
-            except refusals.ApiError as error:
+            except api_errors.ApiError as error:
                 await self._classify(pod, node, error)
                 return
             else:
@@ -76,11 +76,11 @@ class ApiBinder:
         if not self._may_write():
             raise BindFailed("this process is not the leader any more")
 
-    async def _classify(self, pod: PodView, node: str, error: refusals.ApiError) -> None:
+    async def _classify(self, pod: PodView, node: str, error: api_errors.ApiError) -> None:
         """Returns if the binding was written after all; raises BindFailed otherwise."""
-        if isinstance(error, refusals.NotFound):
+        if isinstance(error, api_errors.NotFound):
             raise BindFailed(str(error), retriable=False, gone=True) from error
-        if not isinstance(error, refusals.Conflict | refusals.ServerError | refusals.Unreachable):
+        if not isinstance(error, api_errors.Conflict | api_errors.ServerError | api_errors.Unreachable):
             raise BindFailed(str(error)) from error
         found = await self._look(pod, error)
         if found is None or (pod.object.metadata.uid and found.metadata.uid != pod.object.metadata.uid):
@@ -91,16 +91,16 @@ class ApiBinder:
             raise BindFailed(f"the pod is bound to {found.spec.node_name}", retriable=False, bound=True) from error
         if found.metadata.deletion_timestamp is not None:
             raise BindFailed("the pod is being deleted", retriable=False, gone=True) from error
-        raise BindFailed(str(error), unknown=isinstance(error, refusals.Unreachable)) from error
+        raise BindFailed(str(error), unknown=isinstance(error, api_errors.Unreachable)) from error
 
-    async def _look(self, pod: PodView, error: refusals.ApiError) -> objects.Pod | None:
+    async def _look(self, pod: PodView, error: api_errors.ApiError) -> objects.Pod | None:
         """The pod as it is now; None if it does not exist."""
         try:
             return decode.decode_json(await self._connection.request("GET", path_of(pod)), objects.Pod)
-        except refusals.NotFound:
+        except api_errors.NotFound:
             return None
-        except (refusals.ApiError, InvalidObject) as unread:
-            unknown = not isinstance(error, refusals.Conflict)
+        except (api_errors.ApiError, InvalidObject) as unread:
+            unknown = not isinstance(error, api_errors.Conflict)
             raise BindFailed(f"{error}; then {unread}", unknown=unknown) from unread
 
 
@@ -146,11 +146,11 @@ class GuardedWrites:
         for left in reversed(range(_ATTEMPTS)):
             try:
                 return await self._connection.request(method, path, body=body, content_type=content_type, before=self._still_leading)
-            except refusals.TRANSIENT as error:
+            except api_errors.TRANSIENT as error:
                 if not left:
                     raise WriteFailed(str(error)) from error
                 await self._clock.sleep(waits.after(error))
-            except refusals.ApiError as error:
+            except api_errors.ApiError as error:
                 raise failure(error) from error
         raise AssertionError("the last attempt has returned or raised")
 
@@ -159,16 +159,16 @@ class GuardedWrites:
             raise WriteFailed("this process is not the leader any more")
 
 
-def failure(error: refusals.ApiError) -> WriteFailed:
+def failure(error: api_errors.ApiError) -> WriteFailed:
     """The failure for a refusal. An object that was replaced shows as a conflict of uids, or as an invalid uid of a patch.
 
     Any other conflict says that the object has changed: it is still there. kube-scheduler takes such a victim for one that stays, too
     (pkg/scheduler/framework/preemption/executor.go, 1.36).
     """
-    invalid = isinstance(error, refusals.Invalid)
-    replaced = (isinstance(error, refusals.Conflict) and _OTHER_UID.search(str(error))) or (invalid and "metadata.uid" in str(error))
-    gone = isinstance(error, refusals.NotFound) or bool(replaced)
-    return WriteFailed(str(error), retriable=not (gone or invalid or isinstance(error, refusals.BadRequest)), gone=gone)
+    invalid = isinstance(error, api_errors.Invalid)
+    replaced = (isinstance(error, api_errors.Conflict) and _OTHER_UID.search(str(error))) or (invalid and "metadata.uid" in str(error))
+    gone = isinstance(error, api_errors.NotFound) or bool(replaced)
+    return WriteFailed(str(error), retriable=not (gone or invalid or isinstance(error, api_errors.BadRequest)), gone=gone)
 
 
 class ApiWriter:
@@ -318,9 +318,9 @@ class ApiEvictions:
     async def _written(self, method: str, path: str, body: bytes, content_type: str = JSON) -> None:
         try:
             await self._connection.request(method, path, body=body, content_type=content_type)
-        except (refusals.Forbidden, refusals.Unauthorized) as error:
+        except (api_errors.Forbidden, api_errors.Unauthorized) as error:
             raise WriteFailed(str(error), retriable=False) from error
-        except refusals.ApiError as error:
+        except api_errors.ApiError as error:
             raise failure(error) from error
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from wharfinger.crd import API_VERSION, APP_LABEL, GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL, POLICY_LABEL
 from wharfinger.crd.models import PolicyAppSpec
 from wharfinger.errors import InvalidObject, WharfingerError
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.kube.custom_resources import KINDS, ObjectWriter, PlainObject, collection
 from wharfinger.language import ast
 from wharfinger.language.parse.parser import parse
@@ -240,7 +240,7 @@ async def apply_if_different(writer: ObjectWriter, wanted: Mapping[str, Any], fo
 
 async def remove(writer: ObjectWriter, found: PlainObject) -> None:
     """Deletes the object, unless it is already deleted."""
-    with contextlib.suppress(refusals.NotFound):
+    with contextlib.suppress(api_errors.NotFound):
         await writer.delete(found)
 
 
@@ -266,6 +266,6 @@ async def existing(writer: ObjectWriter, kind: str, namespace: str, name: str) -
     """The present object on the API server; None if it does not exist."""
     try:
         found = await writer.get(f"{collection(kind, namespace)}/{name}")
-    except refusals.NotFound:
+    except api_errors.NotFound:
         return None
     return decode.convert(found, KINDS[kind])

@@ -1,6 +1,6 @@
 """The status of a PolicyApp as a pure function of its spec and the objects that exist, and drift of its pods.
 
-`AppPhase` has the diagram of the phases. A pod has drifted when it no longer satisfies its policy; it is judged again when something has
+`AppPhase` has the diagram of the phases. A pod has drifted when it no longer satisfies its policy; it is checked again when something has
 changed in the cluster or the policies, one pod at a time. It is evicted only through the Eviction API, so that disruption budgets hold;
 only if another node would take it; and at most one pod of an app per interval. The time of an eviction is written to the status before
 the eviction is requested, so a new leader cannot evict a second pod too early.
@@ -16,7 +16,7 @@ from msgspec import Struct
 from wharfinger.crd.models import MAX_DRIFTED, AppPhase, Condition, DriftedPod, DriftPolicy, PolicyAppSpec
 from wharfinger.event_loop import in_slices
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event, Reference
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.kube.custom_resources import ObjectWriter, PolicyApp, reference_of
 from wharfinger.kube.events import EventRecorder
 from wharfinger.language.report.wording import count
@@ -25,7 +25,7 @@ from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.model.reading import decode
 from wharfinger.operator import app_objects
 from wharfinger.operator.controller import AppPods, condition, cut, key_of, ready, seconds_of
-from wharfinger.operator.judgement import Judge, PolicyViolation
+from wharfinger.operator.policy_checks import PolicyChecks, PolicyViolation
 
 DEADLINE = "ProgressDeadlineExceeded"
 
@@ -180,8 +180,8 @@ class _Known(Struct, frozen=True, kw_only=True):
 class AppDrift:
     """Finds the drifted pods of apps, and evicts them."""
 
-    def __init__(self, judge: Judge, pods: AppPods, writer: ObjectWriter, events: EventRecorder, clock: Clock) -> None:
-        self._judge = judge
+    def __init__(self, checks: PolicyChecks, pods: AppPods, writer: ObjectWriter, events: EventRecorder, clock: Clock) -> None:
+        self._checks = checks
         self._pods = pods
         self._writer = writer
         self._events = events
@@ -193,7 +193,7 @@ class AppDrift:
         """The drift of an app's pods; nothing for an app without a policy."""
         if policy is None:
             return Drift()
-        cluster, policies = self._judge.revision
+        cluster, policies = self._checks.revision
         question = (policies, policy, spec.scheduler_name)
         known = self._known.get(app)
         now = self._clock.monotonic()
@@ -202,9 +202,9 @@ class AppDrift:
         found = []
         for pod in self._pods.of(app):
             if pod.spec.node_name:
-                await in_slices(self._judge.precompute(pod), self._clock)
+                await in_slices(self._checks.precompute(pod), self._clock)
             began = self._clock.monotonic()
-            violation = self._judge.placed_pod_violation(pod, policy) if pod.spec.node_name else None
+            violation = self._checks.placed_pod_violation(pod, policy) if pod.spec.node_name else None
             if violation is not None and violation.reasons:
                 found.append((pod, violation))
             await self._clock.sleep(PAUSE_RATIO * (self._clock.monotonic() - began))
@@ -224,7 +224,7 @@ class AppDrift:
         """(whether a policy governs the pods of an app, reason, message), as in a condition."""
         template = app_objects.deployment(app, spec)["spec"]["template"]
         metadata = {**template["metadata"], "name": app.name, "namespace": app.namespace}
-        return self._judge.governs(policy, decode.convert({"metadata": metadata, "spec": template["spec"]}, objects.Pod))
+        return self._checks.governs(policy, decode.convert({"metadata": metadata, "spec": template["spec"]}, objects.Pod))
 
     def to_evict(self, app: str, spec: PolicyAppSpec, drift: Drift, status: Mapping[str, Any]) -> Any | None:
         """The pod to evict now, or None."""
@@ -243,9 +243,9 @@ class AppDrift:
         related = Reference(kind="Pod", name=meta.name, namespace=meta.namespace, uid=meta.uid)
         try:
             await self._writer.evict(meta.namespace, meta.name, meta.uid)
-        except (refusals.NotFound, refusals.Conflict):
+        except (api_errors.NotFound, api_errors.Conflict):
             return  # the pod is already deleted
-        except (refusals.TooManyRequests, refusals.Forbidden, refusals.ServerError) as error:
+        except (api_errors.TooManyRequests, api_errors.Forbidden, api_errors.ServerError) as error:
             kind, reason, note = WARNING, "EvictionRefused", f"pod {meta.name} cannot be evicted now: {error}"
         else:
             kind, reason, note = (

@@ -14,18 +14,18 @@ from wharfinger.emit import Emit, Failed
 from wharfinger.event_loop import Tasks
 from wharfinger.framework.policy_status import MetricStatus, PolicyStatus
 from wharfinger.framework.ports import Clock, Leadership
+from wharfinger.kube.api_errors import NotFound
 from wharfinger.kube.api_server import ApiServer
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.custom_resources import CUSTOM, ObjectWriter, watching
 from wharfinger.kube.events import EventRecorder
 from wharfinger.kube.reflector import Informers
-from wharfinger.kube.refusals import NotFound
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.app_status import AppDrift
 from wharfinger.operator.controller import AppPods, Controller, ObjectCache, key_of, run_all
-from wharfinger.operator.judgement import Judge
 from wharfinger.operator.policy_app import MOST_APPS, AdmittedApps, PolicyAppReconciler
+from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.operator.preview import PreviewReconciler, Questions
 from wharfinger.operator.scheduling_policy import KIND, SOURCE, Policies, PolicyStatusReconciler, SchedulingPolicySource
 from wharfinger.policies.active import ActivePolicies
@@ -100,16 +100,16 @@ class Reconcilers:
         self._leadership = leadership
         self.pods = AppPods(self._pods_of_app)
         writer = ObjectWriter(connection, lambda: leadership.is_leader)
-        judge = Judge(scheduler, clock, rights)
-        drift = AppDrift(judge, self.pods, writer, events, clock)
+        checks = PolicyChecks(scheduler, clock, rights)
+        drift = AppDrift(checks, self.pods, writer, events, clock)
         common: dict[str, Any] = {"clock": clock, "leadership": leadership, "emit": emit}
         self._cache = cache
         self._admitted = AdmittedApps(most_apps, self._pods_of_app)
         apps = PolicyAppReconciler(cache, self.pods, writer, drift, events, clock, self._admitted)
         self.apps = Controller("policyapp", apps, _keys(cache, "PolicyApp"), **common)
-        previews = PreviewReconciler(cache, writer, judge, Questions(judge, writer), clock)
+        previews = PreviewReconciler(cache, writer, checks, Questions(checks, writer), clock)
         self.previews = Controller("placementpreview", previews, _keys(cache, "PlacementPreview"), workers=1, **common)
-        statuses = PolicyStatusReconciler(cache, writer, judge, policies, scheduler, clock)
+        statuses = PolicyStatusReconciler(cache, writer, checks, policies, scheduler, clock)
         self.policies = Controller("schedulingpolicy", statuses, _keys(cache, KIND), workers=1, **common)
         self.controllers = (self.apps, self.previews, self.policies)
         cache.watch("PolicyApp", self._count_app)

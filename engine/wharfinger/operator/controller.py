@@ -29,11 +29,11 @@ from wharfinger.crd.models import Condition
 from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.event_loop import until
 from wharfinger.framework.ports import Clock, Leadership, WriteFailed
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.model.objects.metadata import ObjectMeta, time_text
 
 _POLL_SECONDS = 0.25  # seconds between two checks whether this process leads
-_EXPECTED = (refusals.Conflict, refusals.NotFound, refusals.TooManyRequests)
+_EXPECTED = (api_errors.Conflict, api_errors.NotFound, api_errors.TooManyRequests)
 """Expected errors: another writer was first, or the object is deleted. The next attempt sees the new state."""
 
 OBJECTS_PER_STEP = 500

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 from wharfinger.compiler import cost
 from wharfinger.errors import UsageError
 from wharfinger.framework.extension import Plugin
-from wharfinger.framework.plugin_calls import Effort, Laps
+from wharfinger.framework.plugin_calls import CallTimer, RuleStatistics
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
 
 MAX_OPERATIONS = 5_000_000_000
@@ -40,34 +40,34 @@ class CountedWork:
 
     def __init__(self) -> None:
         self._around = 0
-        self._rules: dict[Plugin, tuple[Effort, int]] = {}
+        self._rules: dict[Plugin, tuple[RuleStatistics, int]] = {}
 
     @property
     def operations(self) -> int:
         """The operations so far."""
-        return self._around + sum(effort.evaluated * each for effort, each in self._rules.values())
+        return self._around + sum(statistics.evaluated * each for statistics, each in self._rules.values())
 
     def add(self, operations: int) -> None:
         """Counts operations that are not those of a rule on nodes."""
         self._around += operations
 
-    def effort(self, plugin: Plugin) -> Effort:
+    def statistics_of(self, plugin: Plugin) -> RuleStatistics:
         """The number of nodes that a plugin was evaluated on, which the caller updates."""
         if plugin not in self._rules:
-            self._rules[plugin] = Effort(), _operations(plugin)
+            self._rules[plugin] = RuleStatistics(), _operations(plugin)
         return self._rules[plugin][0]
 
-    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — what is evaluated again is counted by rule
-        """The laps of a decision that begins."""
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> CallTimer:  # noqa: ARG002 — what is evaluated again is counted by rule
+        """The timer of a decision that begins."""
         self.add(DECISION)
-        return _CountedLaps(self)
+        return _CountingTimer(self)
 
-    def ended(self, laps: Laps, status: str) -> None:
+    def ended(self, call_timer: CallTimer, status: str) -> None:
         """Everything is counted already."""
 
 
-class _CountedLaps(Laps):
-    """The laps of one decision."""
+class _CountingTimer(CallTimer):
+    """The timer of one decision: it counts searches for victims."""
 
     __slots__ = ("_work",)
 

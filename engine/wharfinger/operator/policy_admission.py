@@ -40,15 +40,15 @@ _MAX_REFUSAL_LENGTH = 8192  # characters of a refusal: enough for twenty finding
 _NICENESS = 10  # decisions come first
 
 
-class Judgement(msgspec.Struct):
+class CheckResult(msgspec.Struct):
     """The verdict about an object: with a `refusal` it should not be stored."""
 
     refusal: str = ""
     warnings: tuple[str, ...] = ()
 
 
-class Question(msgspec.Struct):
-    """An object as JSON has it, and the seconds that judging it may take."""
+class CheckRequest(msgspec.Struct):
+    """An object as JSON has it, and the seconds that its check may take."""
 
     object: dict[str, Any]
     seconds: float
@@ -78,7 +78,7 @@ def _inline(obj: Mapping[str, Any]) -> SchedulingPolicy | None:
     return None if made is None else decode.convert(made, SchedulingPolicy)
 
 
-def judged(obj: Mapping[str, Any], rights: TenantRights) -> Judgement:
+def checked(obj: Mapping[str, Any], rights: TenantRights) -> CheckResult:
     """The verdict about an object: a text that would not become active is refused with its errors."""
     try:
         outcome = trial_outcome(obj, rights)
@@ -87,32 +87,32 @@ def judged(obj: Mapping[str, Any], rights: TenantRights) -> Judgement:
     except NoPolicy as error:
         return _refused(str(error))
     if outcome is None:
-        return Judgement()
+        return CheckResult()
     if outcome.version is None:
         return _refused(outcome.report.strip() or "the text has no `policy` line")
-    return Judgement(warnings=tuple(f"{finding.line}:{finding.column}: {finding.message}" for finding in outcome.findings))
+    return CheckResult(warnings=tuple(f"{finding.line}:{finding.column}: {finding.message}" for finding in outcome.findings))
 
 
-def _refused(report: str) -> Judgement:
-    return Judgement(refusal=f"the policy would not become active\n{report}"[:_MAX_REFUSAL_LENGTH])
+def _refused(report: str) -> CheckResult:
+    return CheckResult(refusal=f"the policy would not become active\n{report}"[:_MAX_REFUSAL_LENGTH])
 
 
 def main() -> None:
-    """Answers the questions on standard input until it ends."""
+    """Answers the requests on standard input until it ends."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process at once, during any work
     os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     rights = msgspec.json.decode(sys.argv[1], type=TenantRights)
-    questions, answers = sys.stdin.buffer, sys.stdout.buffer
-    judged(
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    checked(
         {"metadata": {"name": "first"}, "spec": {"source": 'policy "first"\nscore s = 1\n'}}, rights
     )  # loads modules now that are imported late
     answers.write(READY)
     answers.flush()
-    for line in questions:
-        question = msgspec.json.decode(line, type=Question)
-        signal.setitimer(signal.ITIMER_REAL, question.seconds)
-        answer = msgspec.json.encode(judged(question.object, rights))
+    for line in requests:
+        request = msgspec.json.decode(line, type=CheckRequest)
+        signal.setitimer(signal.ITIMER_REAL, request.seconds)
+        answer = msgspec.json.encode(checked(request.object, rights))
         signal.setitimer(signal.ITIMER_REAL, 0)
         answers.write(answer + b"\n")
         answers.flush()

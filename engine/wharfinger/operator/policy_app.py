@@ -19,7 +19,7 @@ from wharfinger.crd.models import AppPhase, PolicyAppSpec
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import BuildThread
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.kube.custom_resources import ObjectWriter, PlainObject, PolicyApp, reference_of
 from wharfinger.kube.events import EventRecorder
 from wharfinger.language.report.diagnostics import PolicyError
@@ -48,7 +48,7 @@ TOO_MANY = "TooManyApps"
 Age = tuple[float, str]
 """The time of creation and the name of an app: the order in which apps are admitted."""
 
-_REFUSED = (refusals.Invalid, refusals.BadRequest)
+_REFUSED = (api_errors.Invalid, api_errors.BadRequest)
 
 
 class AdmittedApps:
@@ -164,7 +164,7 @@ class PolicyAppReconciler:
         if FINALIZER not in app.metadata.finalizers:
             try:
                 await self._writer.set_finalizers(app, (*app.metadata.finalizers, FINALIZER))
-            except refusals.Forbidden as error:  # without the finalizer nothing is made that would not be deleted
+            except api_errors.Forbidden as error:  # without the finalizer nothing is made that would not be deleted
                 return await self._reconcile_spec(app, _forbidden(error))
             return None
         return await self._reconcile_spec(app)
@@ -221,7 +221,7 @@ class PolicyAppReconciler:
             return "InvalidPolicy", f"the inline policy does not compile: {error}"
         except NotOwned as error:
             return "NotOwned", str(error)
-        except refusals.Forbidden as error:
+        except api_errors.Forbidden as error:
             return _forbidden(error)
         except _REFUSED as error:
             return error.reason or "Refused", str(error)
@@ -306,7 +306,7 @@ class PolicyAppReconciler:
             await remove(self._writer, policy)
 
 
-def _forbidden(error: refusals.Forbidden) -> tuple[str, str]:
+def _forbidden(error: api_errors.Forbidden) -> tuple[str, str]:
     """(reason, sentence) where rights are missing, which is how deploy/ comes, or what an admission plugin forbids."""
     return "Forbidden", f"it is not allowed (PolicyApps take deploy/components/policy-apps): {error}"
 

@@ -25,9 +25,9 @@ from wharfinger.errors import InvalidObject, UnknownObject, UsageError, Wharfing
 from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.framework.ports import Clock, WriteFailed
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
+from wharfinger.kube.api_errors import ApiError
 from wharfinger.kube.custom_resources import ObjectWriter, PlacementPreview, collection
-from wharfinger.kube.refusals import ApiError
 from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.semantics.authority import Authority
@@ -40,7 +40,7 @@ from wharfinger.model.reading.workloads import Admission
 from wharfinger.operator import app_objects
 from wharfinger.operator.app_objects import remove
 from wharfinger.operator.controller import ObjectCache, condition, ready, with_transition_times
-from wharfinger.operator.judgement import Judge
+from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.operator.preview_answer import Answer, WhatIf, answered
 from wharfinger.what_if.supposed_changes import NodesLike
 
@@ -88,11 +88,11 @@ class PreviewQuestion(Struct, frozen=True, kw_only=True):
 class Questions:
     """Turns specs into questions."""
 
-    def __init__(self, judge: Judge, writer: ObjectWriter) -> None:
-        self._judge = judge
+    def __init__(self, checks: PolicyChecks, writer: ObjectWriter) -> None:
+        self._checks = checks
         self._writer = writer
         self._compiled: dict[str, CompiledPolicy] = {}
-        self._thread = BuildThread(judge.clock)
+        self._thread = BuildThread(checks.clock)
 
     async def of(self, meta: ObjectMeta, spec: PlacementPreviewSpec) -> PreviewQuestion:
         """The question of a preview.
@@ -102,7 +102,7 @@ class Questions:
         cluster = self._cluster()
         expansion = await self._thread.run_without_rest(_expanded, *await self._workload(meta, spec), cluster)
         _of_class(expansion.pods, cluster)
-        if not self._judge.rights.trusted:
+        if not self._checks.rights.trusted:
             _reach_no_others(expansion.pods[:1])  # all are of one template
             _drain_no_others(spec)
         chain, note = self._chain(expansion.pods)
@@ -149,32 +149,32 @@ class Questions:
                 return app_objects.deployment(meta, PolicyAppSpec.model_validate(app["spec"])), objects.Deployment
             path, kind = _KINDS[ref.kind]
             return await self._writer.get(path.format(namespace, ref.name)), kind
-        except refusals.NotFound:
+        except api_errors.NotFound:
             raise UnknownObject(f"there is no {ref.kind} {ref.name} in namespace {namespace}") from None
 
     def _cluster(self) -> Objects:
         """The priority classes that the pods are looked up in."""
-        store = self._judge.snapshot().objects
+        store = self._checks.snapshot().objects
         return Objects(by_kind={objects.PriorityClass: store.all(objects.PriorityClass)})
 
     # ── who decides ──
 
     def _chain(self, pods: Sequence[objects.Pod]) -> tuple[Chain, str]:
         asked = pods[0].spec.scheduler_name if pods else ""
-        chain = self._judge.chain_of(asked)
+        chain = self._checks.chain_of(asked)
         if chain is not None:
             return chain, ""
-        name, chain = self._judge.first()
+        name, chain = self._checks.first()
         return chain, f"the pods are another scheduler's ({asked}); the answer is for {name}" if asked else ""
 
     async def _policy(self, wanted: PreviewPolicy, namespace: str) -> CompiledPolicy:
         if wanted.source is None:
-            policies = (policy for chain in self._judge.chains() for policy in chain.policies)
+            policies = (policy for chain in self._checks.chains() for policy in chain.policies)
             known = {policy.name: policy for policy in policies if policy.authority.covers(namespace)}
             if wanted.name not in known:
                 raise UnknownObject(f'there is no active policy "{wanted.name}"')
             return known[wanted.name]
-        authority = self._judge.rights.of(namespace)
+        authority = self._checks.rights.of(namespace)
         key = hashlib.sha256(repr((authority, wanted.source, sorted(wanted.params.items()))).encode()).hexdigest()
         if key not in self._compiled:
             if len(self._compiled) >= _MAX_COMPILED:
@@ -310,10 +310,10 @@ class Pauses:
 class PreviewReconciler:
     """Answers PlacementPreviews."""
 
-    def __init__(self, cache: ObjectCache, writer: ObjectWriter, judge: Judge, questions: Questions, clock: Clock) -> None:
+    def __init__(self, cache: ObjectCache, writer: ObjectWriter, checks: PolicyChecks, questions: Questions, clock: Clock) -> None:
         self._cache = cache
         self._writer = writer
-        self._judge = judge
+        self._checks = checks
         self._questions = questions
         self._clock = clock
         self._answered: dict[str, tuple[Any, Any]] = {}
@@ -330,7 +330,7 @@ class PreviewReconciler:
             await remove(self._writer, preview)
             return None
         question = (preview.metadata.uid, preview.metadata.generation)
-        revision = self._judge.revision
+        revision = self._checks.revision
         began = self._clock.monotonic()
         if self._answered.get(key) != (question, revision):
             is_new = self._answered.get(key, (None,))[0] != question
@@ -350,11 +350,11 @@ class PreviewReconciler:
         try:
             spec = PlacementPreviewSpec.model_validate(preview.spec)
             asked = await self._questions.of(meta, spec)
-            sees = None if self._judge.rights.trusted else meta.namespace
+            sees = None if self._checks.rights.trusted else meta.namespace
             answer = await in_slices(
-                answered(asked.chain, self._judge.snapshot(), asked.pods, asked.made, sees, asked.what_if), self._clock
+                answered(asked.chain, self._checks.snapshot(), asked.pods, asked.made, sees, asked.what_if), self._clock
             )
-        except (*refusals.TRANSIENT, WriteFailed):
+        except (*api_errors.TRANSIENT, WriteFailed):
             raise
         except (WharfingerError, ValidationError) as error:
             conditions = unanswered(error)

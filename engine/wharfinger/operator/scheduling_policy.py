@@ -29,7 +29,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import Circumstances
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.controller import ObjectCache, condition, cut, ready, with_transition_times
-from wharfinger.operator.judgement import Judge, eligible
+from wharfinger.operator.policy_checks import PolicyChecks, eligible
 
 FIELD = "lastKnownGood"
 
@@ -260,14 +260,14 @@ class PolicyStatusReconciler:
         self,
         cache: ObjectCache,
         writer: ObjectWriter,
-        judge: Judge,
+        checks: PolicyChecks,
         policies: Policies,
         pods: KnownPods,
         clock: Clock,
     ) -> None:
         self._cache = cache
         self._writer = writer
-        self._judge = judge
+        self._checks = checks
         self._policies = policies
         self._pods = pods
         self._clock = clock
@@ -317,7 +317,7 @@ class PolicyStatusReconciler:
         known = self._counted.get(key)
         if held is None:
             return {name: before[name] for name in _COUNTS if name in before} if known is None else known.counts
-        question = (held.revision, self._judge.revision, self._pods.pods_revision)
+        question = (held.revision, self._checks.revision, self._pods.pods_revision)
         if known is None or known.question != question:
             counting = TimedSteps(self._counting(held), self._clock)
             counts = await in_slices(counting.run(), self._clock)
@@ -327,9 +327,9 @@ class PolicyStatusReconciler:
 
     def _counting(self, held: CompiledPolicy) -> Generator[None, None, dict[str, Any]]:
         census = yield from self._census.taken()
-        matched, pod = yield from governed(held, census, self._judge.circumstances)
+        matched, pod = yield from governed(held, census, self._checks.circumstances)
         yield
-        snapshot = self._judge.snapshot()
+        snapshot = self._checks.snapshot()
         counts: dict[str, Any] = {"matched": matched, "nodes": snapshot.n_nodes}
         if pod is not None:
             counts["eligible"] = eligible(held, pod, snapshot)

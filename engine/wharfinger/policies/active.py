@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.framework.policy_status import Mode
-from wharfinger.framework.rules import lineup
+from wharfinger.framework.rules import pod_rules
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class _Taken(Struct):
             return f'there are two policies called "{policy.name}"; the one in {other.policy.source.name} was first'
         for (others_shadow, name), holding in self.by_name.items():
             in_its_place = shadow and name == policy.name
-            sentence = None if others_shadow or in_its_place else lineup.contradiction(holding, policy)
+            sentence = None if others_shadow or in_its_place else pod_rules.contradiction(holding, policy)
             if sentence is not None and policy.authority.restricted and holding.authority != policy.authority:
                 return "a policy of the cluster sets a built-in plugin that this one sets too, in another way, for the same pods"
             if sentence is not None:

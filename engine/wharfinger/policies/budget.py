@@ -8,7 +8,7 @@ Nothing is measured while decisions are quick: a decision within the budget has 
 policies that govern the pod are measured rule by rule, until some decisions in a row were within the budget. Times are CPU times, so other
 load on the machine does not suspend a policy.
 
-A group is decided in many steps. Each decision about one of its members is judged by itself, so that a large group may take long.
+A group is decided in many steps. Each decision about a member is compared with the budget by itself, so that a large group may take long.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from wharfinger.event_loop import Backoff
 from wharfinger.framework.cluster_event import NO_EVENT
 from wharfinger.framework.extension import Plugin
-from wharfinger.framework.plugin_calls import NO_LAPS, Effort, Laps, Stopwatch, TimedLaps
+from wharfinger.framework.plugin_calls import NO_TIMER, CallTimer, DecisionTimer, RuleStatistics, Stopwatch
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
 from wharfinger.model.state.object_store import Circumstances
 
@@ -160,8 +160,8 @@ class PolicyBudget:
         self._watched: dict[Key, Allowance] = {}
         self._watched_names: frozenset[str] = frozenset()
         self._suspended: dict[Key, tuple[Suspension, Size]] = {}
-        self._laps: WatchedLaps | None = None  # of the decision about a single pod that is under way, if it is measured
-        self._of_members: dict[WatchedLaps, None] | None = None  # that were measured in a step of a group, in order; None outside of one
+        self._call_timer: PolicyTimer | None = None  # of the decision about a single pod that is under way, if it is measured
+        self._of_members: dict[PolicyTimer, None] | None = None  # that were measured in a step of a group, in order; None outside of one
         self._kept: dict[Key, list[CompiledPolicy]] = {}  # for each decision about a group in which a policy kept to its budget
         self._exceeded: set[Key] = set()  # by policies, in a decision about that group
         self._changed = changed
@@ -181,15 +181,15 @@ class PolicyBudget:
 
     def deciding(self) -> None:
         """Begin a decision about a single pod; `decided` is its end, also where it raises."""
-        self._laps = None
+        self._call_timer = None
 
     def decided(self, governing: Sequence[CompiledPolicy], seconds: float) -> bool:
         """True if a decision about a pod that these policies govern, which took these seconds, suspends one of them."""
-        laps, self._laps = self._laps, None
+        call_timer, self._call_timer = self._call_timer, None
         if not self.settings.seconds:
             return False
-        if laps is not None:
-            return self._judge(governing, seconds_by_policy(laps))
+        if call_timer is not None:
+            return self._check(governing, seconds_by_policy(call_timer))
         if seconds > self.settings.seconds:
             self._watch(governing)
         return False
@@ -207,49 +207,49 @@ class PolicyBudget:
         try:
             yield
         finally:
-            measured = self.judge_step(governing)
+            measured = self.check_step(governing)
             self._of_members = None
             if not measured and self._monotonic() - began > self.settings.seconds:
                 self._watch(governing())
 
-    def judge_step(self, governing: Callable[[], Sequence[CompiledPolicy]]) -> bool:
-        """True if something was measured in the step of a group that is under way, which is judged now: before the group is placed."""
+    def check_step(self, governing: Callable[[], Sequence[CompiledPolicy]]) -> bool:
+        """True if something was measured in this step of a group; it is compared with the budget before the group is placed."""
         if self._of_members is None:  # there is no limit
             return False
         found, self._of_members = self._of_members, {}
-        for laps in found:
-            self._judge_member(governing(), laps)
+        for call_timer in found:
+            self._check_member(governing(), call_timer)
         return bool(found)
 
-    def measured(self, laps: WatchedLaps) -> None:
-        """Take in laps that have begun, have come to the next part of the decision, or have ended.
+    def measured(self, call_timer: PolicyTimer) -> None:
+        """Take in a timer that has begun, has come to the next part of the decision, or has ended.
 
         A search for a group may ask for the scores steps later.
         """
         if self._of_members is not None:
-            self._of_members[laps] = None
+            self._of_members[call_timer] = None
         else:
-            self._laps = laps
+            self._call_timer = call_timer
 
     def group_ended(self) -> None:
         """End the decisions about a group: a policy that exceeded its budget in none of them has kept to it."""
         for key, kept in self._kept.items():
             for policy in () if key in self._exceeded else kept:
-                self._judge([policy], {})
+                self._check([policy], {})
         self._kept, self._exceeded = {}, set()
 
-    def _judge_member(self, governing: Sequence[CompiledPolicy], laps: WatchedLaps) -> None:
-        """Judge a decision about a member, or about victims; a policy exceeds its budget once in it."""
-        seconds, allowed = seconds_by_policy(laps), self.settings.seconds
+    def _check_member(self, governing: Sequence[CompiledPolicy], call_timer: PolicyTimer) -> None:
+        """Compare a decision about a member, or about victims, with the budget; a policy exceeds its budget once in it."""
+        seconds, allowed = seconds_by_policy(call_timer), self.settings.seconds
         for policy in governing:
-            if policy.name not in laps.policies or policy.name in laps.exceeded:
+            if policy.name not in call_timer.policies or policy.name in call_timer.exceeded:
                 continue
             key = policy.name, policy.revision
             if seconds.get(policy.name, 0.0) > allowed:
-                laps.exceeded.add(policy.name)
+                call_timer.exceeded.add(policy.name)
                 self._exceeded.add(key)
-                self._judge([policy], seconds)
-            elif laps.has_ended:
+                self._check([policy], seconds)
+            elif call_timer.has_ended:
                 self._kept.setdefault(key, []).append(policy)
 
     def _watch(self, governing: Sequence[CompiledPolicy]) -> None:
@@ -257,7 +257,7 @@ class PolicyBudget:
             self._watched.setdefault((policy.name, policy.revision), Allowance(self.settings))
         self._update_names()
 
-    def _judge(self, governing: Sequence[CompiledPolicy], measured: Mapping[str, float]) -> bool:
+    def _check(self, governing: Sequence[CompiledPolicy], measured: Mapping[str, float]) -> bool:
         """True if one of these policies is suspended for what it took of a decision."""
         suspends = False
         for policy in governing:
@@ -331,25 +331,25 @@ class PolicyStopwatch:
         self._budget = budget
         self._inner = inner
 
-    def effort(self, plugin: Plugin) -> Effort | None:
-        """The effort of a plugin, as `inner` keeps it."""
-        return None if self._inner is None else self._inner.effort(plugin)
+    def statistics_of(self, plugin: Plugin) -> RuleStatistics | None:
+        """The statistics of a plugin, as `inner` keeps it."""
+        return None if self._inner is None else self._inner.statistics_of(plugin)
 
-    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:
-        """The laps of a decision that begins."""
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> CallTimer:
+        """The timer of a decision that begins."""
         if self._budget.watches(policies):
-            laps = WatchedLaps(self._budget.settings.timer, whole=whole, policies=policies, marked=self._budget.measured)
-            self._budget.measured(laps)
-            return laps
-        return NO_LAPS if self._inner is None else self._inner.begin(whole=whole, policies=policies)
+            call_timer = PolicyTimer(self._budget.settings.timer, whole=whole, policies=policies, marked=self._budget.measured)
+            self._budget.measured(call_timer)
+            return call_timer
+        return NO_TIMER if self._inner is None else self._inner.begin(whole=whole, policies=policies)
 
-    def ended(self, laps: Laps, status: str) -> None:
-        """Pass the laps on to the budget, or to `inner`."""
-        if isinstance(laps, WatchedLaps):
-            laps.has_ended = True
-            self._budget.measured(laps)
+    def ended(self, call_timer: CallTimer, status: str) -> None:
+        """Pass the timer on to the budget, or to `inner`."""
+        if isinstance(call_timer, PolicyTimer):
+            call_timer.has_ended = True
+            self._budget.measured(call_timer)
         elif self._inner is not None:
-            self._inner.ended(laps, status)
+            self._inner.ended(call_timer, status)
 
 
 class EveryDecision:
@@ -359,30 +359,30 @@ class EveryDecision:
         self._timer = timer
         self.seconds: Mapping[str, float] = {}
 
-    def effort(self, plugin: Plugin) -> Effort | None:  # noqa: ARG002 — not kept
-        """No effort is kept."""
+    def statistics_of(self, plugin: Plugin) -> RuleStatistics | None:  # noqa: ARG002 — not kept
+        """No statistics are kept."""
         return None
 
-    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — all are measured
-        """The laps of a decision that begins."""
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> CallTimer:  # noqa: ARG002 — all are measured
+        """The timer of a decision that begins."""
         self.seconds = {}
-        return TimedLaps(self._timer, whole=whole)
+        return DecisionTimer(self._timer, whole=whole)
 
-    def ended(self, laps: Laps, status: str) -> None:  # noqa: ARG002 — the same for every status
+    def ended(self, call_timer: CallTimer, status: str) -> None:  # noqa: ARG002 — the same for every status
         """Keep the seconds of the policies."""
-        if isinstance(laps, TimedLaps):
-            self.seconds = seconds_by_policy(laps)
+        if isinstance(call_timer, DecisionTimer):
+            self.seconds = seconds_by_policy(call_timer)
 
 
-class WatchedLaps(TimedLaps):
-    """Laps that are measured for the budget of `policies`, by name; `exceeded` are those that were found to be above theirs.
+class PolicyTimer(DecisionTimer):
+    """The times of one decision for the budget of `policies`, by name; `exceeded` are those that were found to be above theirs.
 
     `has_ended` once the decision goes no further. `marked` is called after each part of the decision, such as the filters or the scores.
     """
 
     __slots__ = ("_marked", "exceeded", "has_ended", "policies")
 
-    def __init__(self, clock: Callable[[], float], *, whole: bool, policies: Sequence[str], marked: Callable[[WatchedLaps], None]) -> None:
+    def __init__(self, clock: Callable[[], float], *, whole: bool, policies: Sequence[str], marked: Callable[[PolicyTimer], None]) -> None:
         super().__init__(clock, whole=whole)
         self.policies = policies
         self.exceeded: set[str] = set()
@@ -395,10 +395,10 @@ class WatchedLaps(TimedLaps):
         self._marked(self)
 
 
-def seconds_by_policy(laps: TimedLaps) -> dict[str, float]:
+def seconds_by_policy(call_timer: DecisionTimer) -> dict[str, float]:
     """The seconds of a decision that each policy took."""
-    found = dict(laps.by_policy)
-    for _, slot, seconds in laps.laps:
+    found = dict(call_timer.by_policy)
+    for _, slot, seconds in call_timer.calls:
         if isinstance(slot.plugin, PolicyFilter | PolicyScore):
             name = slot.plugin.origin[0]
             found[name] = found.get(name, 0.0) + seconds

@@ -23,7 +23,7 @@ from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.explain import policy_warnings
 from wharfinger.framework.policy_status import Finding, PolicyText
 from wharfinger.framework.registry import default_registry
-from wharfinger.framework.rules import lineup
+from wharfinger.framework.rules import pod_rules
 from wharfinger.language.load import TextSet
 from wharfinger.language.report import render, wording
 from wharfinger.language.report.codes import Severity
@@ -228,7 +228,7 @@ def _compiled(
         return None, failed
     try:
         compiled = once(policy, own_params(policy, params) | dict(text.params))
-        lineup.check([compiled], default_registry())
+        pod_rules.check([compiled], default_registry())
     except WharfingerError as error:
         return None, [Finding(severity="error", code="params", message=str(error), file=text.name)]
     diagnostics = Diagnostics()

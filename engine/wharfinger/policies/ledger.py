@@ -155,7 +155,7 @@ class Entry(Struct, eq=False, kw_only=True):
         return FormerText(content=held.text.content, params=held.text.params, generation=held.text.generation, since=self.since or 0.0)
 
 
-class Supply(Struct, frozen=True, kw_only=True):
+class ConfiguredSource(Struct, frozen=True, kw_only=True):
     """A source, the profiles that its policies decide in, and values for their params."""
 
     source: PolicySource
@@ -185,12 +185,12 @@ EMPTIED = f"nothing is left there; what was there last stays, until {NONE_MEANT}
 
 
 class Ledger:
-    """The entries of all supplies; `rights` are those of namespaces whose policies are made again from records."""
+    """The entries of all configured sources; `rights` are those of namespaces whose policies are made again from records."""
 
-    def __init__(self, supplies: Sequence[Supply], records: Sequence[Record] = (), rights: TenantRights | None = None) -> None:
-        self.supplies = {supply.source.name: supply for supply in supplies}
+    def __init__(self, configured: Sequence[ConfiguredSource], records: Sequence[Record] = (), rights: TenantRights | None = None) -> None:
+        self.configured = {each.source.name: each for each in configured}
         self.entries: dict[tuple[str, str], Entry] = {}
-        self._order = {name: index for index, name in enumerate(self.supplies)}
+        self._order = {name: index for index, name in enumerate(self.configured)}
         self._sources: dict[str, SourceStatus] = {}
         self._rights = rights or TenantRights()
         self._stored = {(record.source, record.key): record for record in records}
@@ -206,20 +206,20 @@ class Ledger:
         """
         return frozenset(
             name
-            for name, supply in self.supplies.items()
-            if name not in self._sources or (self._sources[name].lost and supply.source.empty_is_lost and not self._has(name))
+            for name, each in self.configured.items()
+            if name not in self._sources or (self._sources[name].lost and each.source.empty_is_lost and not self._has(name))
         )
 
     @property
     def sources(self) -> tuple[SourceStatus, ...]:
         """The sources that have offered texts or are lost, in order."""
-        return tuple(self._sources[name] for name in self.supplies if name in self._sources)
+        return tuple(self._sources[name] for name in self.configured if name in self._sources)
 
     def take(self, source: str, offer: Offer) -> tuple[list[Job], list[Entry], SourceStatus | None]:
         """(what to build, the entries that were removed, the source's status if it has changed)."""
         texts = offer.texts
         why = offer.why
-        if texts is not None and not _wanted_texts(texts) and NONE_MEANT not in texts and self.supplies[source].source.empty_is_lost:
+        if texts is not None and not _wanted_texts(texts) and NONE_MEANT not in texts and self.configured[source].source.empty_is_lost:
             texts, why = None, EMPTIED if self._has(source) or self._kept(source) else EMPTY
         if texts is None:
             return self._lost(source), [], self._source_status(source, why, offer.notes)
@@ -245,15 +245,15 @@ class Ledger:
         return [key for key, text, entry in known if entry is None or _differs(entry, text, by_name)]
 
     def _changed(self, source: str, texts: Mapping[str, PolicyText]) -> list[Job]:
-        supply = self.supplies[source]
-        shared = TextSet(texts={text.name: text.content for text in texts.values()}, imports=supply.source.imports)
+        origin = self.configured[source]
+        shared = TextSet(texts={text.name: text.content for text in texts.values()}, imports=origin.source.imports)
         build = frozenset(self.to_build(source, texts))
         jobs = []
         for key, text in _wanted_texts(texts).items():
             entry = self.entries.get((source, key)) or self._entry(source, key, text)
             entry.text = text  # another mode or generation alone needs no compilation
             if key in build:
-                jobs.append(Job(entry=entry, text=text, texts=shared, params=supply.params))
+                jobs.append(Job(entry=entry, text=text, texts=shared, params=origin.params))
         return jobs
 
     def _entry(self, source: str, key: str, text: PolicyText) -> Entry:
@@ -263,9 +263,9 @@ class Ledger:
 
     def _job(self, entry: Entry, record: Record) -> Job:
         """The job to build the text on disk of an entry, under the authority that its source gives it."""
-        supply = self.supplies[entry.source]
+        origin = self.configured[entry.source]
         text = replace(text_of(record, self._rights), authority=entry.text.authority)
-        return Job(entry=entry, text=text, texts=TextSet(texts=record.texts, imports=supply.source.imports), params=supply.params)
+        return Job(entry=entry, text=text, texts=TextSet(texts=record.texts, imports=origin.source.imports), params=origin.params)
 
     def fallback(self, entry: Entry) -> Job | None:
         """The job to build the text on disk of an entry without a version in force; None if no text is on disk."""

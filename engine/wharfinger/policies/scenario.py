@@ -396,7 +396,7 @@ class Scenario:
             preempting=preempting,
             governed=self.policy.governs(pod, snapshot),
         )
-        asks = snapshot.devices.asked(pod) is not None
+        asks = snapshot.devices.demand(pod) is not None
         if decision.node is not None:
             self._state.assume(decision.assigned, decision.node)
             for each in decision.claims:

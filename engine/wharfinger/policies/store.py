@@ -20,7 +20,7 @@ from wharfinger.event_loop import BuildThread, free_one_by_one, until
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, PolicyText, SourceStatus
 from wharfinger.policies.active import ActivePolicies, Choice, Claim, activated, choose
 from wharfinger.policies.candidate import Outcome, build, tried
-from wharfinger.policies.ledger import Job, Ledger, Offer, Records, Supply
+from wharfinger.policies.ledger import ConfiguredSource, Job, Ledger, Offer, Records
 from wharfinger.policies.namespace_turns import NamespaceTurns
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ _NO_SCHEDULING = _NoScheduling()
 
 
 class PolicyStore:
-    """A `PolicySink` for the sources of its supplies. `chains` are those without policies, by profile.
+    """A `PolicySink` for the `configured` sources. `chains` are those without policies, by profile.
 
     `all_sources_known` is set once something is known of every source: nothing should be decided before. `build_thread` builds policies;
     `rights` are those of namespaces.
@@ -133,7 +133,7 @@ class PolicyStore:
 
     def __init__(  # noqa: PLR0913 — what policies are made of, and what is called
         self,
-        supplies: Sequence[Supply],
+        configured: Sequence[ConfiguredSource],
         chains: Mapping[str, Chain],
         clock: Clock,
         *,
@@ -142,7 +142,7 @@ class PolicyStore:
         rights: TenantRights | None = None,
     ) -> None:
         self._records = Records(kept)
-        self._ledger = Ledger(supplies, self._records.loaded, rights)
+        self._ledger = Ledger(configured, self._records.loaded, rights)
         self._clock = clock
         self._emit_now = emit
         self._pending: dict[str, Offer] = {}
@@ -198,8 +198,8 @@ class PolicyStore:
     async def run(self) -> None:
         """Run all sources and keep the set of policies up to date, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for supply in self._ledger.supplies.values():
-                group.create_task(supply.source.run(self), name=f"policies of {supply.source.name}")
+            for each in self._ledger.configured.values():
+                group.create_task(each.source.run(self), name=f"policies of {each.source.name}")
             while True:
                 await self._offered.wait()
                 await self._clock.sleep(GATHER)
@@ -374,7 +374,7 @@ class PolicyStore:
         return Claim(
             place=entry.place,
             mode=entry.mode,
-            profiles=self._ledger.supplies[entry.source].profiles,
+            profiles=self._ledger.configured[entry.source].profiles,
             candidate=entry.candidate.policy,
             held=None if entry.held is None else entry.held.policy,
             since=entry.stored.since if entry.stored is not None else entry.since or 0.0,

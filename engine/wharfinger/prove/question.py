@@ -98,7 +98,7 @@ class Statement(Struct, frozen=True, kw_only=True):
     """A text about why the statement cannot be proved although no violation is possible."""
 
 
-class Effort:
+class SolverBudget:
     """The part of the budget for z3 that is left."""
 
     def __init__(self, budget: int) -> None:
@@ -133,8 +133,8 @@ def _work(asked: Any) -> int:
     return int(found.get_key_value("rlimit count")) if "rlimit count" in found.keys() else 0  # noqa: SIM118 — no mapping
 
 
-def _encoders(statement: Statement, world: World, effort: Effort) -> list[Encoder]:
-    shared = Shared(world, impossible=effort.impossible)
+def _encoders(statement: Statement, world: World, budget: SolverBudget) -> list[Encoder]:
+    shared = Shared(world, impossible=budget.impossible)
     return [ExpressionEncoder(shared, side.text.compiled, side.policy) for side in statement.sides]
 
 
@@ -151,15 +151,15 @@ def _unknown(statement: Statement, because: str) -> Answer:
 
 
 def _answer(statement: Statement) -> Answer:
-    world, effort = World(statement.n_nodes), Effort(PROOF)
-    encoders = _encoders(statement, world, effort)
+    world, budget = World(statement.n_nodes), SolverBudget(PROOF)
+    encoders = _encoders(statement, world, budget)
     violations = [as_bool(each) for each in statement.violations(encoders)]
     world.close()
-    if all(effort.impossible(world, [violation]) for violation in violations):
+    if all(budget.impossible(world, [violation]) for violation in violations):
         because = statement.blocked(encoders)
         return _unknown(statement, because) if because else Answer(statement=statement.text, verdict=Verdict.PROVED)
     doubt: EncodedExpression | None = None
-    search = Effort(SEARCH)
+    search = SolverBudget(SEARCH)
     for setting in SETTINGS:
         found, differing = _refuted(statement, setting, search)
         if found is not None:
@@ -185,20 +185,20 @@ def _is_opaque(expr: typed.Expr) -> bool:
     return isinstance(expr, (typed.Aggregate, typed.MetricRef)) or (isinstance(expr, typed.Call) and expr.function.name not in MODELLED)
 
 
-def _refuted(statement: Statement, setting: Mapping[str, int], effort: Effort) -> tuple[Answer | None, EncodedExpression | None]:
+def _refuted(statement: Statement, setting: Mapping[str, int], budget: SolverBudget) -> tuple[Answer | None, EncodedExpression | None]:
     """A confirmed counterexample, or None and the expression that made examples wrong."""
     world = World(statement.n_nodes, example=True, fixed=[dict(setting)] * statement.n_nodes)
-    encoders = _encoders(statement, world, effort)
+    encoders = _encoders(statement, world, budget)
     violations = [as_bool(each) for each in (statement.examples or statement.violations)(encoders)]
     world.close()
     doubt: EncodedExpression | None = None
     for violation in violations:
-        asked = effort.solver()
+        asked = budget.solver()
         asked.add(*world.facts, violation)
         for _ in range(MAX_TRIES):
-            if effort.check(asked) != z3.sat:
+            if budget.check(asked) != z3.sat:
                 break
-            example = Example(world, _simplest(asked, world, effort), encoders)
+            example = Example(world, _simplest(asked, world, budget), encoders)
             found, trials = _tried(statement, example, encoders)
             if found is not None:
                 return found, None
@@ -210,7 +210,7 @@ def _refuted(statement: Statement, setting: Mapping[str, int], effort: Effort) -
     return None, doubt
 
 
-def _simplest(asked: Any, world: World, effort: Effort) -> Any:
+def _simplest(asked: Any, world: World, budget: SolverBudget) -> Any:
     """A model with few pods and few optional values; the question is unchanged."""
     model = asked.model()
     asked.push()
@@ -226,7 +226,7 @@ def _simplest(asked: Any, world: World, effort: Effort) -> Any:
             continue
         asked.push()
         asked.add(preference)
-        if effort.check(asked) == z3.sat:
+        if budget.check(asked) == z3.sat:
             model = asked.model()
         else:
             asked.pop()

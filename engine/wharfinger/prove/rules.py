@@ -18,7 +18,7 @@ from msgspec import Struct
 from wharfinger.compiler.rules import CompiledScore
 from wharfinger.framework import extension
 from wharfinger.framework.registry import default_registry
-from wharfinger.framework.rules.lineup import DEFAULT_QUANTUM
+from wharfinger.framework.rules.pod_rules import DEFAULT_QUANTUM
 from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject

@@ -123,8 +123,8 @@ class SchedulingCycle:
             decision = queued.profile.decider.decide(snapshot, queued.pod)
         finally:
             queued.stages["decide"] = spent = self._clock.monotonic() - started
-            lineup = chain.lineup(queued.pod, snapshot) if decision is None else decision.evaluation.lineup
-            suspends = self._budget.decided(lineup.governing, spent)
+            pod_rules = chain.pod_rules(queued.pod, snapshot) if decision is None else decision.evaluation.pod_rules
+            suspends = self._budget.decided(pod_rules.governing, spent)
         return decision, suspends
 
     def _skipped(self, queued: QueuedPod) -> bool:

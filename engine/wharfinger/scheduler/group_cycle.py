@@ -229,7 +229,9 @@ class GroupCycle:
             snapshot = self._cluster.snapshot()
             found: dict[Key, CompiledPolicy] = {}
             for pod in attempt.group.kinds:
-                found.update(((policy.name, policy.revision), policy) for policy in attempt.profile.chain.lineup(pod, snapshot).governing)
+                found.update(
+                    ((policy.name, policy.revision), policy) for policy in attempt.profile.chain.pod_rules(pod, snapshot).governing
+                )
             attempt.governing = tuple(found.values())
         return attempt.governing
 
@@ -248,7 +250,7 @@ class GroupCycle:
 
     def _raise_if_it_took_long(self, attempt: _Attempt) -> None:
         """Raise `_Held` if a policy has just exceeded its budget so that it is suspended: nothing is done with what was found."""
-        self._budget.judge_step(self._governing)
+        self._budget.check_step(self._governing)
         self._raise_if_held(attempt)
 
     def _until_held(self, attempt: _Attempt, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
@@ -441,7 +443,7 @@ class GroupCycle:
             snapshot_revision=snapshot.revision,
             policy_revision=profile.chain.policy_revision,
             plugins=plugins,
-            policies=profile.chain.lineup(pod, snapshot).policies,
+            policies=profile.chain.pod_rules(pod, snapshot).policies,
         )
 
     # ── no placement ──
@@ -478,7 +480,7 @@ class GroupCycle:
     def _protectors(self, attempt: _Attempt) -> frozenset[Plugin]:
         """The rejectors for pods of lower priority that preemption may evict for the group later, but not now."""
         group, snapshot, chain = attempt.group, self._cluster.snapshot(), attempt.profile.chain
-        found = hints.protectors(chain.lineup(pod, snapshot) for pod in group.kinds)
+        found = hints.protectors(chain.pod_rules(pod, snapshot) for pod in group.kinds)
         return found if found and may_have_victims(priority_of(group), snapshot) else frozenset()
 
     def _victims_are_leaving(self, group: Group) -> bool:
@@ -594,7 +596,7 @@ class GroupCycle:
             yield
         snapshot = self._cluster.snapshot()
         for pod in kinds[MAX_KINDS:]:
-            found |= set(profile.chain.lineup(pod, snapshot).filters)
+            found |= set(profile.chain.pod_rules(pod, snapshot).filters)
         if found and attempt.group.terms.levels:
             found.add(hints.GroupLevels(frozenset(level.key for level in attempt.group.terms.levels)))
         return frozenset(found)

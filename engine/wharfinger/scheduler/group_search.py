@@ -19,9 +19,9 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import without_nominations
 from wharfinger.groups.domains import allocations
+from wharfinger.groups.expected_room import ExpectedPlacement, expected_placement
 from wharfinger.groups.placing import placing
 from wharfinger.groups.preempting import PreemptionAnswer, preempting
-from wharfinger.groups.prospects import Expected, expecting
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.devices.allocated import Allocations
@@ -114,12 +114,12 @@ class GroupSearch:
         with without_nominations(copy, group.waiting):
             return (yield from preempting(decider, copy, group, others))
 
-    def expecting(self, profile: Profile, group: Group) -> Generator[None, None, Expected | None]:
+    def expected_placement(self, profile: Profile, group: Group) -> Generator[None, None, ExpectedPlacement | None]:
         """A generator of steps that returns where and when the group is expected to fit."""
         copy = yield from self._copy.follow(self._cluster.snapshot())
         decider = yield from self._decider(profile, copy, group)
         with without_nominations(copy, group.waiting):
-            return (yield from expecting(decider, copy, group))
+            return (yield from expected_placement(decider, copy, group))
 
     def _decider(self, profile: Profile, copy: ClusterState, group: Group) -> Generator[None, None, Decider]:
         """A generator of steps that returns the decider of a profile for the copy, which has looked for the devices of the group."""
@@ -246,7 +246,7 @@ class Reservations:
         size = max(1, group.needed)
         if held is not None and held.key != group.key and held.size >= size:
             return ""
-        expected = yield from self._search.expecting(profile, group)
+        expected = yield from self._search.expected_placement(profile, group)
         text = "" if expected is None else self._expected_text(expected)
         if expected is None or (self._wait(expected) or 0.0) > MAX_RESERVATION_SECONDS:
             return text
@@ -275,7 +275,7 @@ class Reservations:
             if self._cluster.snapshot().nominated_to(pod.uid) == node and self._cluster.state.remove_nomination(pod):
                 self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
 
-    def _hold(self, group: Group, size: int, expected: Expected, text: str) -> None:
+    def _hold(self, group: Group, size: int, expected: ExpectedPlacement, text: str) -> None:
         by_uid = {pod.uid: pod for pod in group.waiting if pod.uid in self._queue}  # without those that went during the search
         members = tuple((by_uid[uid], node) for uid, node in expected.placement.nodes.items() if uid in by_uid)
         now, wait = self._clock.monotonic(), self._wait(expected)
@@ -292,11 +292,11 @@ class Reservations:
         snapshot = self._cluster.snapshot()
         return all(snapshot.row(node) is not None for _, node in held.members)
 
-    def _wait(self, expected: Expected) -> float | None:
+    def _wait(self, expected: ExpectedPlacement) -> float | None:
         return None if expected.at is None else max(0.0, expected.at - self._clock.now())
 
     @staticmethod
-    def _expected_text(expected: Expected) -> str:
+    def _expected_text(expected: ExpectedPlacement) -> str:
         if expected.at is None:
             return "no deadlines of running pods tell when it fits"
         return f"it is expected to fit at {time_text(expected.at)} at the latest, by the deadlines of running pods"

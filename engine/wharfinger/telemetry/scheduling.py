@@ -23,7 +23,7 @@ from wharfinger.scheduler.events import AttemptEnded, GroupAttemptEnded, PodQueu
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log, redacted
 from wharfinger.telemetry.metrics import Metrics
-from wharfinger.telemetry.timing import DecisionStopwatch, Efforts
+from wharfinger.telemetry.timing import DecisionStopwatch, StatisticsOfRules
 
 OTHER = "other"
 
@@ -77,7 +77,7 @@ ALIKE_SECONDS = 10.0
 MAX_KINDS = 256
 
 
-class Repeats:
+class RepeatedErrors:
     """Passes `MOST_ALIKE` errors of a kind in `ALIKE_SECONDS`, and stores at most `MAX_KINDS` kinds at a time."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -131,8 +131,8 @@ class SchedulingTelemetry:
         self._log = log
         self._logs_attempts = self._log.is_enabled_for(logging.INFO)
         self._metrics = metrics
-        self._efforts = Efforts(metrics)
-        self._repeats = Repeats(monotonic)
+        self._statistics = StatisticsOfRules(metrics)
+        self._repeats = RepeatedErrors(monotonic)
         counter, histogram = metrics.counter, metrics.histogram
         self._attempts = cache(counter(Metric.ATTEMPTS).labels)
         self._attempt_seconds = cache(histogram(Metric.ATTEMPT_DURATION).labels)
@@ -210,11 +210,11 @@ class SchedulingTelemetry:
 
     def stopwatch(self, profile: str) -> Stopwatch:
         """The stopwatch of the decisions of a profile."""
-        return DecisionStopwatch(self._metrics, self._efforts, profile)
+        return DecisionStopwatch(self._metrics, self._statistics, profile)
 
     def limit_rules_to(self, present: Callable[[], Container[tuple[str, str]]]) -> None:
         """Limits the metrics of rules to these, by the names of policy and rule."""
-        self._efforts.present = present
+        self._statistics.present = present
 
     def close(self) -> None:
         """Logs the counts of all errors that were not logged."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 
 from wharfinger.framework.extension import Plugin
-from wharfinger.framework.plugin_calls import NO_LAPS, Effort, Laps, TimedLaps
+from wharfinger.framework.plugin_calls import NO_TIMER, CallTimer, DecisionTimer, RuleStatistics
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
@@ -30,7 +30,7 @@ ONE_OF = 10
 """Of how many decisions one is measured, as kube-scheduler measures its plugins (schedule_one.go, `pluginMetricsSamplePercent`)."""
 
 
-class LoopSteps:
+class EventLoopLag:
     """Measures how late beats are; `timer` gives the seconds since any fixed moment, for the longest step of the last minutes.
 
     A beat is a timer of the event loop and no task that sleeps: an idle process does little else than to beat.
@@ -83,28 +83,28 @@ class LoopSteps:
             self._since += elapsed
 
 
-class Efforts:
+class StatisticsOfRules:
     """The work of each rule of a policy so far, over all profiles and reloads.
 
     `present` are the existing rules: when metrics are read, the others are forgotten, as policies and their rules come and go.
     """
 
     def __init__(self, metrics: Metrics) -> None:
-        self._of: dict[tuple[str, str], Effort] = {}
+        self._of: dict[tuple[str, str], RuleStatistics] = {}
         self.present: Callable[[], Container[tuple[str, str]]] | None = None
         metrics.read(Metric.RULE_EVALUATIONS, lambda: self._read("evaluated"))
         metrics.read(Metric.RULE_REJECTIONS, lambda: self._read("rejected"))
         metrics.read(Metric.RULE_SECONDS, lambda: self._read("seconds"))
 
-    def of(self, rule: tuple[str, str]) -> Effort:
-        """The effort of a policy's rule."""
-        return self._of.setdefault(rule, Effort())
+    def of(self, rule: tuple[str, str]) -> RuleStatistics:
+        """The statistics of a policy's rule."""
+        return self._of.setdefault(rule, RuleStatistics())
 
     def _read(self, part: str) -> Mapping[tuple[str, ...], float]:
         if self.present is not None:
             present = self.present()
-            self._of = {rule: effort for rule, effort in self._of.items() if rule in present}
-        return {rule: getattr(effort, part) for rule, effort in self._of.items()}
+            self._of = {rule: statistics for rule, statistics in self._of.items() if rule in present}
+        return {rule: getattr(statistics, part) for rule, statistics in self._of.items()}
 
 
 class DecisionStopwatch:
@@ -113,49 +113,49 @@ class DecisionStopwatch:
     def __init__(
         self,
         metrics: Metrics,
-        efforts: Efforts,
+        statistics: StatisticsOfRules,
         profile: str,
         *,
         clock: Callable[[], float] = time.perf_counter,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._efforts = efforts
+        self._statistics = statistics
         self._profile = profile
         self._clock = clock
         self._chance = chance
         self._points = cache(metrics.histogram(Metric.POINT_DURATION).labels)
         self._plugins = cache(metrics.histogram(Metric.PLUGIN_DURATION).labels)
 
-    def effort(self, plugin: Plugin) -> Effort | None:
-        """The effort of a policy's rule, which the caller updates; None for plugins of other kinds."""
-        return self._efforts.of(plugin.origin) if isinstance(plugin, PolicyFilter | PolicyScore) else None
+    def statistics_of(self, plugin: Plugin) -> RuleStatistics | None:
+        """The statistics of a policy's rule, which the caller updates; None for plugins of other kinds."""
+        return self._statistics.of(plugin.origin) if isinstance(plugin, PolicyFilter | PolicyScore) else None
 
-    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — the measurement does not depend on the policies
-        """The laps of a decision that begins now."""
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> CallTimer:  # noqa: ARG002 — the measurement does not depend on the policies
+        """The timer of a decision that begins now."""
         shown = self._chance() * ONE_OF < 1
-        return Measured(self._clock, whole=whole, shown=shown) if whole or shown else NO_LAPS
+        return SampledTimer(self._clock, whole=whole, shown=shown) if whole or shown else NO_TIMER
 
-    def ended(self, laps: Laps, status: str) -> None:
+    def ended(self, call_timer: CallTimer, status: str) -> None:
         """Adds up the seconds of rules, and observes the histograms for decisions that are shown."""
-        if not isinstance(laps, Measured):
+        if not isinstance(call_timer, SampledTimer):
             return
-        stands_for = 1 if laps.whole else ONE_OF
-        for _, slot, seconds in laps.laps:
-            if slot.effort is not None:
-                slot.effort.seconds += seconds * stands_for
-        if laps.shown:
-            self._show(laps, status)
+        stands_for = 1 if call_timer.whole else ONE_OF
+        for _, slot, seconds in call_timer.calls:
+            if slot.statistics is not None:
+                slot.statistics.seconds += seconds * stands_for
+        if call_timer.shown:
+            self._show(call_timer, status)
 
-    def _show(self, laps: TimedLaps, status: str) -> None:
-        for point, seconds in laps.points.items():
+    def _show(self, call_timer: DecisionTimer, status: str) -> None:
+        for point, seconds in call_timer.points.items():
             self._points(point, status, self._profile).observe(seconds)
-        for point, slot, seconds in laps.laps:
-            if slot.effort is None:  # a histogram for each of a hundred rules would be most of what Prometheus has to read
+        for point, slot, seconds in call_timer.calls:
+            if slot.statistics is None:  # a histogram for each of a hundred rules would be most of what Prometheus has to read
                 self._plugins(slot.plugin.name, point, status).observe(seconds)
 
 
-class Measured(TimedLaps):
-    """Laps that are measured; those that are `shown` go into the histograms."""
+class SampledTimer(DecisionTimer):
+    """The times of a measured decision; those that are `shown` go into the histograms."""
 
     __slots__ = ("shown",)
 

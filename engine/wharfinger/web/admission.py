@@ -80,7 +80,7 @@ class DeadlineExceeded(Exception):
     """There is no verdict in time."""
 
 
-Judge = Callable[[Mapping[str, Any], Caller], Awaitable[Verdict]]
+Check = Callable[[Mapping[str, Any], Caller], Awaitable[Verdict]]
 """The verdict about an object as JSON has it; Overloaded or DeadlineExceeded without one. It is cancelled when it takes too long."""
 
 
@@ -120,7 +120,7 @@ _FAILURES: Mapping[type[Exception], tuple[str, int, str]] = {
 class Admission(Struct):
     """The webhook. `seen` is called with the result of each review, one of `telemetry.metrics.RESULTS`."""
 
-    judge: Judge
+    check: Check
     callers: Callers
     seen: Callable[[str], None] = lambda _result: None
     limits: AdmissionLimits = AdmissionLimits()
@@ -183,9 +183,9 @@ class Admission(Struct):
                     raise Overloaded
             question = _question(bytes(content))
             verdict = Verdict()
-            new = _to_judge(question)
+            new = _object_to_check(question)
             if new is not None:
-                verdict = await self.judge(new, Caller(question.user.username, address))
+                verdict = await self.check(new, Caller(question.user.username, address))
         finally:
             self._bytes -= len(content)
         self.seen("refused" if verdict.refusal else "allowed")
@@ -206,8 +206,8 @@ def _question(content: bytes) -> _Question:
         raise _Unreadable(f"expected an {KIND} of {API_VERSION}: {error}") from error
 
 
-def _to_judge(question: _Question) -> dict[str, Any] | None:
-    """The object to judge; None if it is being deleted or its spec has not changed."""
+def _object_to_check(question: _Question) -> dict[str, Any] | None:
+    """The object to check; None if it is being deleted or its spec has not changed."""
     new, before = question.object, question.old_object
     if new is None or before is None or question.operation != "UPDATE":
         return new

@@ -351,7 +351,7 @@ class _Tries:
         return count.total(groups, of, new) if isinstance(of, int) else count.groups_like(groups, of, new)
 
     def _count(self, chain: Chain, members: Mapping[str, Sequence[PodView]]) -> Count:
-        """A new count, whose decisions are part of the effort."""
+        """A new count, whose decisions are part of the work."""
         made = Count(chain, self._supposed, self._most, members=[pod for each in members.values() for pod in each])
         self._counts.append(made)
         return made

@@ -34,7 +34,7 @@ class Written:
             for number, (model, free) in enumerate(parts)
         ]
 
-    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
+    def demand(self, pod: PodView, store: Store) -> DeviceDemand | None:
         count, _, milli = pod.annotations.get("ask", "").partition("x")
         return DeviceDemand(int(count), float(milli)) if count else None
 

@@ -13,7 +13,7 @@ from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.settings import AdmissionSettings
 from wharfinger.event_loop import SystemClock
 from wharfinger.language.semantics.authority import TenantRights
-from wharfinger.operator.policy_admission import judged
+from wharfinger.operator.policy_admission import checked
 
 RIGHTS = TenantRights()
 
@@ -61,15 +61,15 @@ def app(**spec):
     ids=["syntax", "types", "tests", "params", "none", "imports"],
 )
 def test_a_policy_that_could_not_decide_is_refused_with_what_is_wrong(spec, said):
-    verdict = judged(policy(**spec), RIGHTS)
+    verdict = checked(policy(**spec), RIGHTS)
 
     assert verdict.refusal.startswith("the policy would not become active\n")
     assert said in verdict.refusal
 
 
 def test_a_good_one_passes_and_remarks_are_warnings():
-    assert not judged(policy('policy "p"\nscore s = 1'), RIGHTS).refusal
-    odd = judged(policy('policy "p"\nparam unused: percent = 5% range 0%..50%\nscore s = 1'), RIGHTS)
+    assert not checked(policy('policy "p"\nscore s = 1'), RIGHTS).refusal
+    odd = checked(policy('policy "p"\nparam unused: percent = 5% range 0%..50%\nscore s = 1'), RIGHTS)
     assert not odd.refusal
     assert "unused" in odd.warnings[0]
 
@@ -85,21 +85,21 @@ def test_a_good_one_passes_and_remarks_are_warnings():
     ],
     ids=["good", "none", "syntax", "types", "authority"],
 )
-def test_the_inline_policy_of_an_app_is_judged_as_that_of_its_namespace(inline, said):
-    refusal = judged(app(policy={"inline": inline}), RIGHTS).refusal
+def test_the_inline_policy_of_an_app_is_checked_as_that_of_its_namespace(inline, said):
+    refusal = checked(app(policy={"inline": inline}), RIGHTS).refusal
 
     assert bool(refusal) == bool(said)
     assert said in refusal
 
 
 def test_an_app_without_a_policy_of_its_own_passes():
-    assert not judged(app(), RIGHTS).refusal
-    assert not judged(app(policy={"name": "gold"}), RIGHTS).refusal
+    assert not checked(app(), RIGHTS).refusal
+    assert not checked(app(policy={"name": "gold"}), RIGHTS).refusal
 
 
 @pytest.mark.parametrize("obj", [{}, {"spec": []}, {"spec": {"mode": "New"}}, {"metadata": 3}], ids=repr)
 def test_what_the_schema_would_refuse_is_left_to_it(obj):
-    assert not judged(obj, RIGHTS).refusal
+    assert not checked(obj, RIGHTS).refusal
 
 
 def test_it_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
@@ -122,7 +122,7 @@ def test_it_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
     tls.load_cert_chain(*authority.client("kube-apiserver"))
 
     async def ask(url):
-        while True:  # until the process that judges has started, there is no verdict in time
+        while True:  # until the process that checks policies has started, there is no verdict in time
             async with aiohttp.ClientSession() as session, session.post(f"{url}/validate?timeout=29s", data=body, ssl=tls) as answer:
                 if answer.status != 504:
                     return (await answer.json())["response"]["allowed"]

@@ -1,4 +1,4 @@
-"""The build file of the image, as far as it can be judged without building it, and which packages go into it."""
+"""The build file of the image, as far as it can be checked without building it, and which packages go into it."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""The manifests of deploy/, as far as they can be judged without a cluster."""
+"""The manifests of deploy/, as far as they can be checked without a cluster."""
 
 from pathlib import Path
 

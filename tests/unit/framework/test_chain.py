@@ -103,7 +103,7 @@ def test_a_disabled_score_still_filters():
     quiet = assemble(config=config)
     decision = cycle.decide(quiet, fleet.state(fleet.node("a", cpu="1")).snapshot(), fleet.pod(cpu="2"))
     assert decision.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
-    names = [term.plugin.name for term in quiet.lineup(fleet.pod(), fleet.state().snapshot()).scores]
+    names = [term.plugin.name for term in quiet.pod_rules(fleet.pod(), fleet.state().snapshot()).scores]
     assert "NodeResourcesFit" not in names
     assert quiet.plugin("ImageLocality") is None
 
@@ -117,8 +117,8 @@ def test_one_order_of_the_queue():
 def test_scores_are_summed_by_what_can_change_them():
     volatile = fleet.stub("AVolatile", score_volatility=chain.extension.Volatility.GLOBAL)
     rowwise = fleet.stub("BRow", score_volatility=chain.extension.Volatility.ROW)
-    lineup = fleet.chain_of(volatile, rowwise, fleet.stub("Z")).lineup(fleet.pod(), fleet.state().snapshot())
-    assert [term.plugin.name for term in lineup.scores] == ["Z", "BRow", "AVolatile"]
+    pod_rules = fleet.chain_of(volatile, rowwise, fleet.stub("Z")).pod_rules(fleet.pod(), fleet.state().snapshot())
+    assert [term.plugin.name for term in pod_rules.scores] == ["Z", "BRow", "AVolatile"]
 
 
 def member(group, **labels):
@@ -161,7 +161,7 @@ def of_namespaces(n, more=""):
 def asked_about(chained, namespace):
     pod = PodView(decode.convert({"metadata": {"name": "a", "namespace": namespace, "labels": {"app": "web"}}, "spec": {}}, objects.Pod))
     at = TimeAndObjects(0.0, ObjectStore())
-    return chained.key(pod, at), chained.lineup(pod, at).policies
+    return chained.key(pod, at), chained.pod_rules(pod, at).policies
 
 
 @pytest.mark.parametrize("namespace", ["team-3", "shop"])
@@ -179,11 +179,11 @@ def test_policies_of_other_namespaces_end_no_sharing():
     assert chained.key(member("one"), at) == chained.key(member("other"), at)
 
 
-def test_no_more_lineups_are_kept_than_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(chain, "MAX_LINEUPS", 5)
+def test_no_more_pod_rules_are_kept_than_there_is_room_for(monkeypatch):
+    monkeypatch.setattr(chain, "MAX_KEPT_POD_RULES", 5)
     chained = assemble([policy(f'policy "p{n}" for pods where has(pod.labels["p{n}"])\nscore s = 1\n') for n in range(6)])
     at = TimeAndObjects(0.0, ObjectStore())
     for number in range(2**6):
         labels = {f"p{bit}": "" for bit in range(6) if number >> bit & 1}
-        assert chained.lineup(member("g", **labels), at).policies == tuple(sorted(labels))
-    assert len(chained._lineups) == 5
+        assert chained.pod_rules(member("g", **labels), at).policies == tuple(sorted(labels))
+    assert len(chained._pod_rules) == 5

@@ -259,14 +259,14 @@ def test_templates_with_many_rules_leave_others_their_room():
     many = "".join(f'filter f{number} {{ require node.pod_count < {9 + number} else "full" }}\n' for number in range(50))
     chained = chain.assemble([fleet.policy(f'policy "many" for pods where pod.labels["many"] == "yes"\n{many}')])
     state = fleet.state(*ABC)
-    usual = chained.lineup(fleet.pod(), state.snapshot()).n_rules
+    usual = chained.pod_rules(fleet.pod(), state.snapshot()).n_rules
     decider = cycle.Decider(chained, most_cells=3 * 10 * usual)
     for number in range(10):
         decider.decide(state.snapshot(), alone(number))
     assert len(decider._kept) == 10
     decider.decide(state.snapshot(), fleet.pod("many", labels={"many": "yes"}))
     assert usual + 50 <= decider._n_rules <= 10 * usual
-    assert decider._n_rules == sum(evaluation.lineup.n_rules for evaluation in decider._kept.values())
+    assert decider._n_rules == sum(evaluation.pod_rules.n_rules for evaluation in decider._kept.values())
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def test_policies_that_happen_to_contradict_each_other_are_distinguished_by_name
 
 def test_policies_may_agree():
     same = "base kubernetes { ImageLocality weight 2 }"
-    assert chain.assemble([policy(same, "a"), policy(same, "b")]).lineup(fleet.pod(), fleet.state().snapshot()).notes == ()
+    assert chain.assemble([policy(same, "a"), policy(same, "b")]).pod_rules(fleet.pod(), fleet.state().snapshot()).notes == ()
 
 
 def test_two_policies_of_one_name_are_refused():

@@ -81,7 +81,7 @@ def test_a_policy_outweighs_a_profile_for_the_pods_that_it_governs():
     base = 'base kubernetes { ImageLocality weight 2 NodeAffinity weight 1 NodeResourcesFit with { strategy: "LeastAllocated" } }'
     chain = assemble([compile_policy(policy(f'for pods where pod.labels matches "team=a"\n{base}'))], config)
     for team, expected, strategy in (("a", {"ImageLocality": 2, "NodeAffinity": 1}, "Least"), ("b", {"NodeAffinity": 7}, "Most")):
-        terms = {term.plugin.name: term for term in chain.lineup(fleet.pod(labels={"team": team}), fleet.state().snapshot()).scores}
+        terms = {term.plugin.name: term for term in chain.pod_rules(fleet.pod(labels={"team": team}), fleet.state().snapshot()).scores}
         found = {name: term.weight for name, term in terms.items() if name in ("ImageLocality", "NodeAffinity", "TaintToleration")}
         assert found == {"TaintToleration": 9, **expected}
         fit = terms["NodeResourcesFit"].plugin.arguments.scoring_strategy

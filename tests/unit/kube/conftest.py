@@ -15,9 +15,9 @@ import pytest
 from tests.unit.kube.scripted_server import ScriptedServer
 from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.framework.ports import WriteFailed
+from wharfinger.kube.api_errors import Backoff
 from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
-from wharfinger.kube.refusals import Backoff
 from wharfinger.model.objects import key_of
 
 _PATIENCE = 15.0

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.kube.conftest import RealClock, connected
 from tests.unit.kube.scripted_server import Answer, ScriptedServer, refused
 from wharfinger.errors import UsageError
+from wharfinger.kube.api_errors import ApiError
 from wharfinger.kube.reads import Reads
-from wharfinger.kube.refusals import ApiError
 from wharfinger.kube.wire import COSCHEDULING_PODGROUPS, PODGROUPS, SCHEDULING, captured
 from wharfinger.model import objects
 from wharfinger.model.reading import files

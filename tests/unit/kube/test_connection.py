@@ -13,7 +13,7 @@ import pytest
 from tests.unit.kube.conftest import kubeconfig
 from tests.unit.kube.scripted_server import Answer, ScriptedServer, refused
 from wharfinger.errors import UsageError
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.kube.api_server import server_version
 from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
@@ -120,7 +120,7 @@ def test_a_refused_token_is_read_again_at_once(with_user, tmp_path):
 
 def test_a_token_that_stays_refused_is_unauthorized(with_user):
     async def scenario(connection, clock):
-        with pytest.raises(refusals.Unauthorized):
+        with pytest.raises(api_errors.Unauthorized):
             await connection.request("GET", "/x")
 
     assert with_user(scenario, refused(401), token="t") == ["Bearer t"]
@@ -129,7 +129,7 @@ def test_a_token_that_stays_refused_is_unauthorized(with_user):
 def test_a_kubeconfig_that_is_just_being_written_does_not_end_anything(with_user, tmp_path):
     async def scenario(connection, clock):
         (tmp_path / "config").write_text("{")
-        with pytest.raises(refusals.Unauthorized):
+        with pytest.raises(api_errors.Unauthorized):
             await connection.request("GET", "/x")
         await connection.request("GET", "/x")
 
@@ -192,17 +192,17 @@ def test_https_is_verified_unless_the_kubeconfig_says_otherwise(tmp_path):
 
 
 REFUSALS = {
-    400: refusals.BadRequest,
-    401: refusals.Unauthorized,
-    403: refusals.Forbidden,
-    404: refusals.NotFound,
-    409: refusals.Conflict,
-    410: refusals.Gone,
-    418: refusals.ApiError,
-    422: refusals.Invalid,
-    429: refusals.TooManyRequests,
-    500: refusals.ServerError,
-    504: refusals.ServerError,
+    400: api_errors.BadRequest,
+    401: api_errors.Unauthorized,
+    403: api_errors.Forbidden,
+    404: api_errors.NotFound,
+    409: api_errors.Conflict,
+    410: api_errors.Gone,
+    418: api_errors.ApiError,
+    422: api_errors.Invalid,
+    429: api_errors.TooManyRequests,
+    500: api_errors.ServerError,
+    504: api_errors.ServerError,
 }
 
 
@@ -210,7 +210,7 @@ REFUSALS = {
 def test_each_status_has_its_exception(run, status):
     async def scenario(server, connection):
         server.on("GET", "/x", refused(status, "Why", "because"))
-        with pytest.raises(refusals.ApiError, match="because") as caught:
+        with pytest.raises(api_errors.ApiError, match="because") as caught:
             await connection.request("GET", "/x")
         assert type(caught.value) is REFUSALS[status]
         assert (caught.value.status, caught.value.reason) == (status, "Why")
@@ -231,7 +231,7 @@ def test_each_status_has_its_exception(run, status):
 def test_the_wait_that_a_server_asks_for_is_kept_and_bounded(run, answer, seconds):
     async def scenario(server, connection):
         server.on("GET", "/x", answer)
-        with pytest.raises(refusals.TooManyRequests) as caught:
+        with pytest.raises(api_errors.TooManyRequests) as caught:
             await connection.request("GET", "/x")
         assert caught.value.retry_after == seconds
 
@@ -242,7 +242,7 @@ def test_the_wait_that_a_server_asks_for_is_kept_and_bounded(run, answer, second
 def test_no_answer_is_unreachable(run, answer):
     async def scenario(server, connection):
         server.on("POST", "/x", answer)
-        with pytest.raises(refusals.Unreachable, match="POST /x"):
+        with pytest.raises(api_errors.Unreachable, match="POST /x"):
             await connection.request("POST", "/x", body=b"{}")
         assert len(server.seen) == 1  # what may have been carried out is not repeated behind anybody's back
 
@@ -256,7 +256,7 @@ def test_every_request_is_reported_to_its_observer(run, answer, status, body):
 
     async def scenario(server, connection):
         server.on("POST", "/x", answer)
-        with contextlib.suppress(refusals.ApiError):
+        with contextlib.suppress(api_errors.ApiError):
             await connection.request("POST", "/x", body=body)
 
     run(scenario, emit=reported.append)
@@ -269,7 +269,7 @@ def test_a_server_that_is_not_there_is_unreachable(tmp_path):
     async def main():
         credentials = Credentials(kubeconfig(tmp_path, "http://127.0.0.1:1"), None, time.monotonic)
         async with Connection(credentials, Limits()) as connection:
-            with pytest.raises(refusals.Unreachable):
+            with pytest.raises(api_errors.Unreachable):
                 await connection.request("GET", "/x")
 
     asyncio.run(main())

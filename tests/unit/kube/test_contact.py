@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.kube.conftest import RealClock, running, until
 from tests.unit.kube.scripted_server import Answer, refused
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.kube.connection import UNREACHABLE_AFTER, Contact, keep_checking_server
 
 
@@ -51,7 +51,7 @@ def test_requests_tell_of_their_answers(run, answer):
         server.on("GET", "/x", answer)
         connection.contact = contact = Contact(moment := Moment())
         moment.at += 3600
-        with contextlib.suppress(refusals.ApiError):
+        with contextlib.suppress(api_errors.ApiError):
             await connection.request("GET", "/x")
         assert contact.unreachable_reason is None
 
@@ -64,9 +64,9 @@ def test_requests_tell_of_their_failures(run, answer):
         server.on("GET", "/x", answer)
         connection.contact = contact = Contact(moment := Moment())
         moment.at += 3600
-        with pytest.raises(refusals.ApiError):
+        with pytest.raises(api_errors.ApiError):
             await connection.request("GET", "/x")
-        with pytest.raises(refusals.ApiError):
+        with pytest.raises(api_errors.ApiError):
             async with connection.lines("/x", {}):
                 pass
         assert contact.unreachable_reason.startswith("no answer for 3600 s: ")

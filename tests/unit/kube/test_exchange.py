@@ -16,8 +16,8 @@ from tests.unit.kube.conftest import RealClock, kubeconfig, until
 from tests.unit.kube.scripted_server import Answer, refused
 from tests.unit.web.certificates import signed_by_itself
 from wharfinger.framework.ports import BindFailed, WriteFailed
+from wharfinger.kube import api_errors
 from wharfinger.kube import credentials as credentials_of
-from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.custom_resources import ObjectWriter
@@ -50,7 +50,7 @@ def test_a_request_arrives_as_it_was_sent(run):
     run(scenario)
 
 
-@pytest.mark.parametrize(("status", "error"), [(404, refusals.NotFound), (409, refusals.Conflict), (500, refusals.ServerError)])
+@pytest.mark.parametrize(("status", "error"), [(404, api_errors.NotFound), (409, api_errors.Conflict), (500, api_errors.ServerError)])
 def test_a_refusal_leaves_the_connection_usable(run, status, error):
     async def scenario(server, connection):
         server.on("POST", PATH, refused(status, "No"), Answer(status=201))
@@ -127,7 +127,7 @@ def test_what_is_applied_is_asked_once_more_when_there_is_a_connection(run):
 def test_the_wait_that_a_busy_server_asks_for_is_reported(run):
     async def scenario(server, connection):
         server.on("POST", PATH, refused(429, "TooManyRequests", Retry_After="7"))
-        with pytest.raises(refusals.TooManyRequests) as refusal:
+        with pytest.raises(api_errors.TooManyRequests) as refusal:
             await post(connection)
         assert refusal.value.retry_after == 7
 
@@ -147,7 +147,7 @@ def test_many_at_a_time_get_their_own_answers(run):
 def test_no_answer_is_unreachable_and_the_next_request_is_answered(run, answer):
     async def scenario(server, connection):
         server.on("POST", PATH, answer, Answer(body={"n": 2}))
-        with pytest.raises(refusals.Unreachable):
+        with pytest.raises(api_errors.Unreachable):
             await post(connection, timeout=0.2)
         assert await post(connection) == b'{"n": 2}'
 
@@ -188,7 +188,7 @@ def test_a_server_that_does_not_speak_tls_is_unreachable(run, tmp_path):
     async def scenario(server, _):
         path = kubeconfig(tmp_path, server.address.replace("http:", "https:"))
         async with Connection(Credentials(path, None, time.monotonic)) as connection:
-            with pytest.raises(refusals.Unreachable):
+            with pytest.raises(api_errors.Unreachable):
                 await post(connection)
 
     run(scenario)
@@ -256,7 +256,7 @@ def test_an_authority_that_is_another_one_now_is_trusted_soon_and_the_former_no_
         async def outcome(connection, body):
             try:
                 return await connection.request("POST" if body else "GET", "/x", body=body)
-            except refusals.Unreachable as error:
+            except api_errors.Unreachable as error:
                 return "certificate" if "CERTIFICATE_VERIFY_FAILED" in str(error).upper() or "certificate" in str(error) else str(error)
 
         app = Starlette(routes=[Route("/x", answer, methods=["GET", "POST"])])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.kube.conftest import RealClock, Recorder, running, steady, until
 from tests.unit.kube.scripted_server import QUIET, Answer, ScriptedServer, Seen, Stream, refused
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.kube.reflector import Reflector, ReflectorSettings
 from wharfinger.kube.wire import NODES, Resource
 from wharfinger.model import objects
@@ -112,7 +112,7 @@ def test_a_silent_watch_is_taken_for_dead(follow):
         limits={"watch_silence": 0.05},
     )
     assert served.watch_queries[1]["resourceVersion"] == "20"
-    assert isinstance(recorder.reports[0][1], refusals.Unreachable)
+    assert isinstance(recorder.reports[0][1], api_errors.Unreachable)
 
 
 def test_silence_is_no_failure_where_the_server_sends_no_bookmarks(follow):
@@ -134,7 +134,7 @@ def test_a_list_that_stops_in_the_middle_is_a_failure(follow):
         limits={"watch_silence": 0.05},
         streaming=True,
     )
-    assert isinstance(recorder.reports[0][1], refusals.SilentWatch)
+    assert isinstance(recorder.reports[0][1], api_errors.SilentWatch)
 
 
 def test_half_an_event_is_not_an_event(follow):
@@ -164,7 +164,7 @@ def test_another_error_event_is_waited_out_and_the_watch_goes_on(follow):
     failed = Stream(events=[event("ADDED", node("b", "12")), event("ERROR", {"code": 500, "message": "etcd is unwell"})], hang=30)
     recorder, served, clock, _ = follow(lambda _, served: len(served.watch_queries) == 2, watches=[failed])
     assert served.watch_queries[1]["resourceVersion"] == "12"
-    assert isinstance(recorder.reports[0][1], refusals.ServerError)
+    assert isinstance(recorder.reports[0][1], api_errors.ServerError)
     assert clock.waits == [0.2]
 
 

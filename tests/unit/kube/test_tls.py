@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.kube.conftest import kubeconfig
 from tests.unit.web.certificates import signed_by_itself
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.exchange import ClientTls, Exchanges
@@ -124,7 +124,7 @@ def test_a_server_that_does_not_shake_hands_is_unreachable(tmp_path, last_words)
             host, port = listening.sockets[0].getsockname()
             known = Credentials(kubeconfig(tmp_path, f"https://{host}:{port}"), None, time.monotonic)
             async with Connection(known, Limits(connect_timeout=0.5)) as connection:
-                with pytest.raises(refusals.Unreachable):
+                with pytest.raises(api_errors.Unreachable):
                     await connection.request("POST", "/x", body=b"{}")
 
     asyncio.run(main())
@@ -280,7 +280,7 @@ def test_an_authority_that_rotates_is_read_again(pair, tmp_path, body, noticed):
             serving.trusted.write_bytes(rotated[0].read_bytes())
             serving.now = 61.0
         else:
-            with pytest.raises(refusals.Unreachable, match=r"(?i)certificate"):
+            with pytest.raises(api_errors.Unreachable, match=r"(?i)certificate"):
                 await connection.request(method, "/x", body=body)
             serving.trusted.write_bytes(rotated[0].read_bytes())
         assert await connection.request(method, "/x", body=body) == b"{}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wharfinger.kube.refusals import Backoff, ServerError, TooManyRequests, Unreachable
+from wharfinger.kube.api_errors import Backoff, ServerError, TooManyRequests, Unreachable
 
 
 @pytest.mark.parametrize(

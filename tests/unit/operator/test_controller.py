@@ -7,7 +7,7 @@ from tests.in_memory import ManualClock
 from tests.observed import subscribed
 from wharfinger.emit import Failed
 from wharfinger.framework.ports import WriteFailed
-from wharfinger.kube import refusals
+from wharfinger.kube import api_errors
 from wharfinger.operator.controller import Controller, Reconciled, run_all
 
 
@@ -63,7 +63,7 @@ def test_what_is_known_is_looked_at_first_and_what_changes_later():
 
 
 def test_failures_are_reported_and_tried_again_and_conflicts_only_tried_again():
-    script = Scripted(a=[ValueError("?"), None], b=[refusals.Conflict("!"), WriteFailed("!"), None])
+    script = Scripted(a=[ValueError("?"), None], b=[api_errors.Conflict("!"), WriteFailed("!"), None])
 
     async def test(controller, clock, _lead, results, failures):
         for _ in range(4):

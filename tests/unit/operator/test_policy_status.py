@@ -13,7 +13,7 @@ from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator.controller import ObjectCache
-from wharfinger.operator.judgement import Judge
+from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.operator.scheduling_policy import KIND, PolicyStatusReconciler, conditions_of, ready_of
 
 
@@ -131,9 +131,9 @@ def test_a_waiting_pod_is_counted_though_nothing_else_changes():
             cache = ObjectCache([KIND])
             cache.upsert(KIND, SchedulingPolicy(metadata=ObjectMeta(name="p", generation=2), spec={}))
             policies = SimpleNamespace(status=lambda _: status(), compiled=lambda _: compiled, metrics=lambda _: ())
-            judge = Judge(world.scheduler, world.clock, TenantRights())
+            checks = PolicyChecks(world.scheduler, world.clock, TenantRights())
             statuses = PolicyStatusReconciler(
-                cache, SimpleNamespace(apply_status=apply_status), judge, policies, world.scheduler, world.clock
+                cache, SimpleNamespace(apply_status=apply_status), checks, policies, world.scheduler, world.clock
             )
             await statuses.reconcile("p")
             before = world.scheduler.state.revision

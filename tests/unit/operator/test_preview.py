@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from wharfinger.crd.models import PlacementPreviewSpec
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
-from wharfinger.kube.refusals import Forbidden
+from wharfinger.kube.api_errors import Forbidden
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.operator.preview import (

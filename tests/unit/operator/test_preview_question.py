@@ -23,8 +23,8 @@ from wharfinger.what_if.supposed_changes import NodesLike
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main"}]}}
 
 
-class Judge:
-    """A judge of a cluster with one node, a priority class, and the policies of a chain."""
+class Checks:
+    """Checks on a cluster with one node, a priority class, and the policies of a chain."""
 
     rights = TenantRights()
     clock = ManualClock()
@@ -57,7 +57,7 @@ class Writer:
 def asked(kind, workload, **question):
     meta = ObjectMeta(name="preview", namespace="shop")
     spec = PlacementPreviewSpec.model_validate({"workloadRef": {"kind": kind, "name": "web"}, **question})
-    return asyncio.run(Questions(Judge(), Writer(**workload)).of(meta, spec)).pods
+    return asyncio.run(Questions(Checks(), Writer(**workload)).of(meta, spec)).pods
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def with_affinity(how, kind, term, rights):
     terms = [term] if how == "required" else [{"weight": 1, "podAffinityTerm": term}]
     affinity = {kind: {f"{how}DuringSchedulingIgnoredDuringExecution": terms}}
     template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "affinity": affinity}}
-    judge = Judge()
-    judge.rights = rights
+    checks = Checks()
+    checks.rights = rights
     spec = PlacementPreviewSpec.model_validate({"template": template})
-    return asyncio.run(Questions(judge, Writer()).of(ObjectMeta(name="preview", namespace="shop"), spec)).pods
+    return asyncio.run(Questions(checks, Writer()).of(ObjectMeta(name="preview", namespace="shop"), spec)).pods
 
 
 @pytest.mark.parametrize("reach", REACHING, ids=str)
@@ -134,13 +134,13 @@ def test_a_template_that_is_nested_very_deeply_is_not_previewed():
         field = {"a": field}
     spec = PlacementPreviewSpec.model_construct(template={**TEMPLATE, "spec": {"x": field}})
     with pytest.raises(UsageError, match="nested too deeply"):
-        asyncio.run(Questions(Judge(), Writer()).of(ObjectMeta(name="preview", namespace="shop"), spec))
+        asyncio.run(Questions(Checks(), Writer()).of(ObjectMeta(name="preview", namespace="shop"), spec))
 
 
 def test_unknown_fields_of_a_template_are_reported_with_the_answer():
     template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "nodeSelectr": {"disk": "ssd"}, "tolerations": [{"keyy": "a"}]}}
     meta, spec = ObjectMeta(name="preview", namespace="shop"), PlacementPreviewSpec.model_validate({"template": template})
-    asked = asyncio.run(Questions(Judge(), Writer()).of(meta, spec))
+    asked = asyncio.run(Questions(Checks(), Writer()).of(meta, spec))
     assert asked.note.splitlines() == [
         "spec.template.spec.nodeSelectr: unknown field; did you mean nodeSelector?",
         "spec.template.spec.tolerations[0].keyy: unknown field; did you mean key?",
@@ -149,10 +149,10 @@ def test_unknown_fields_of_a_template_are_reported_with_the_answer():
     assert (ready.message, answered.message) == (asked.note.splitlines()[0], asked.note)
 
 
-def question(judge=None, pod_spec=None, **spec):
+def question(checks=None, pod_spec=None, **spec):
     template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], **(pod_spec or {})}}
     meta = ObjectMeta(name="preview", namespace="shop")
-    asked = Questions(judge or Judge(), Writer()).of(meta, PlacementPreviewSpec.model_validate({"template": template, **spec}))
+    asked = Questions(checks or Checks(), Writer()).of(meta, PlacementPreviewSpec.model_validate({"template": template, **spec}))
     return asyncio.run(asked)
 
 
@@ -175,15 +175,15 @@ def named(name, namespace=None, score=1):
 def test_the_revision_shows_nothing_of_policies_of_other_namespaces():
     ours = [named("cluster"), named("shop.web", "shop")]
     chains = [assemble(ours), *(assemble([*ours, named("bank.vault", "bank", score)]) for score in (1, 2))]
-    assert {question(Judge(chain)).chain.policy_revision for chain in chains} == {chains[0].policy_revision}
+    assert {question(Checks(chain)).chain.policy_revision for chain in chains} == {chains[0].policy_revision}
     assert chains[1].policy_revision != chains[2].policy_revision
-    assert question(Judge(chains[0])).chain is chains[0]
+    assert question(Checks(chains[0])).chain is chains[0]
 
 
 def test_two_policies_of_one_name_tell_nothing_of_where_the_scheduler_has_its_own_from():
     both = [{"name": "cluster"}, {"source": 'policy "cluster"\nscore s = 1\n'}]
     with pytest.raises(UsageError) as caught:
-        question(Judge(assemble([named("cluster")])), policies=both)
+        question(Checks(assemble([named("cluster")])), policies=both)
     assert str(caught.value) == 'two of the policies to try are called "cluster"; rename one of them'
 
 
@@ -195,9 +195,9 @@ def test_what_is_supposed_is_part_of_the_question():
 def test_a_drain_is_previewed_for_those_alone_who_may_see_all_namespaces():
     with pytest.raises(UsageError, match="a drain moves pods of other namespaces"):
         question(drain=["node-a"])
-    judge = Judge()
-    judge.rights = TenantRights(TenantPolicies.TRUSTED)
-    assert question(judge, drain=["node-a"]).what_if.drain == ("node-a",)
+    checks = Checks()
+    checks.rights = TenantRights(TenantPolicies.TRUSTED)
+    assert question(checks, drain=["node-a"]).what_if.drain == ("node-a",)
 
 
 def of_labels(kind, workload, n_labels):

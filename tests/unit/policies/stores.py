@@ -8,7 +8,7 @@ from wharfinger.emit import Failed
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import Mode, PolicyText
 from wharfinger.policies.last_known_good import LastKnownGood
-from wharfinger.policies.ledger import Supply
+from wharfinger.policies.ledger import ConfiguredSource
 from wharfinger.policies.store import (
     PoliciesReloaded,
     PolicyChanged,
@@ -92,12 +92,14 @@ class World:
         self.clock = ManualClock()
         self.seen = Seen()
         places = places or (Place(),)
-        supplies = [
-            place if isinstance(place, Supply) else Supply(source=place, profiles=frozenset(profiles), params=params or {})
+        configured = [
+            place
+            if isinstance(place, ConfiguredSource)
+            else ConfiguredSource(source=place, profiles=frozenset(profiles), params=params or {})
             for place in places
         ]
         kept = None if state is None else LastKnownGood(state)
-        self.store = PolicyStore(supplies, dict.fromkeys(profiles, BASE), self.clock, emit=self.seen.emit, kept=kept)
+        self.store = PolicyStore(configured, dict.fromkeys(profiles, BASE), self.clock, emit=self.seen.emit, kept=kept)
         self.scheduling = scheduling or Scheduling()
         self.store.connect(self.scheduling)
         self.scheduling.adopted.clear()

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.policy_status import Mode
-from wharfinger.framework.rules import lineup
+from wharfinger.framework.rules import pod_rules
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.policies.active import Claim, choose
 
@@ -45,11 +45,11 @@ def test_a_policy_of_the_cluster_goes_first_however_late_it_comes(second, messag
     ],
 )
 def test_policies_contradict_each_other_only_where_they_surely_meet(left, right, meet):
-    assert (lineup.contradiction(left, right) is not None) is meet
-    assert (lineup.contradiction(right, left) is not None) is meet
+    assert (pod_rules.contradiction(left, right) is not None) is meet
+    assert (pod_rules.contradiction(right, left) is not None) is meet
 
 
 def test_where_both_govern_the_cluster_is_followed_whatever_the_names_are():
-    settled = lineup.base_overrides([made("a", 1, A), made("z", 7, CLUSTER, SCOPE)])
+    settled = pod_rules.base_overrides([made("a", 1, A), made("z", 7, CLUSTER, SCOPE)])
 
     assert settled.weights == {"NodeResourcesFit": 7.0}

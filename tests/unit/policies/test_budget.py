@@ -381,11 +381,11 @@ class Members:
         return self.budget.group_step(lambda: self.governing)
 
     def begin(self, seconds):
-        """The laps of a decision whose filters have taken that long."""
-        laps = self.stopwatch.begin(whole=True, policies=["slow"])
-        laps.of_policy("slow", self.clock.move)(seconds)
-        laps.mark("Filter")
-        return laps
+        """The timer of a decision whose filters have taken that long."""
+        call_timer = self.stopwatch.begin(whole=True, policies=["slow"])
+        call_timer.of_policy("slow", self.clock.move)(seconds)
+        call_timer.mark("Filter")
+        return call_timer
 
 
 def test_a_decision_that_goes_on_in_a_later_step_exceeds_the_budget_once():
@@ -393,11 +393,11 @@ def test_a_decision_that_goes_on_in_a_later_step_exceeds_the_budget_once():
     for _ in range(IN_A_ROW):
         assert not members.budget.suspended
         with members.step():
-            laps = members.begin(SLOW)
+            call_timer = members.begin(SLOW)
         with members.step():
-            laps.mark("Score")
+            call_timer.mark("Score")
         with members.step():
-            members.stopwatch.ended(laps, "Success")
+            members.stopwatch.ended(call_timer, "Success")
     assert members.budget.suspended
 
 
@@ -406,11 +406,11 @@ def test_quick_filters_do_not_make_up_for_scores_that_take_long_in_a_later_step(
     for _ in range(IN_A_ROW):
         assert not members.budget.suspended
         with members.step():
-            laps = members.begin(BUDGET / 2)
+            call_timer = members.begin(BUDGET / 2)
         with members.step():
-            laps.of_policy("slow", members.clock.move)(SLOW)
-            laps.mark("Score")
-            members.stopwatch.ended(laps, "Success")
+            call_timer.of_policy("slow", members.clock.move)(SLOW)
+            call_timer.mark("Score")
+            members.stopwatch.ended(call_timer, "Success")
     assert members.budget.suspended
 
 
@@ -438,7 +438,7 @@ def test_one_step_suspends_a_policy_once_however_many_members_are_decided_about_
     assert suspension.pause == 30
 
 
-def test_each_member_decided_about_in_one_step_is_judged_by_itself():
+def test_each_member_decided_about_in_one_step_is_compared_with_the_budget_by_itself():
     members = Members()
     with members.step():
         for _ in range(5 * IN_A_ROW):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.policies.stores import BROKEN, Mode, Place, World, policy, story, text
 from wharfinger.language.files import MAX_BYTES, NONE_MEANT
-from wharfinger.policies.ledger import EMPTIED, EMPTY, Supply
+from wharfinger.policies.ledger import EMPTIED, EMPTY, ConfiguredSource
 
 
 @story
@@ -332,7 +332,7 @@ async def test_a_shadow_decides_nothing_and_is_compiled_with_the_policies_that_d
 async def test_params_of_a_profile_reach_the_policies_that_declare_them_and_their_own_outweigh():
     declares = 'param most: count = 2 range 1..9\nfilter few { require node.pod_count < most else "full" }\n'
     own = text(f'policy "b"\n{declares}', name="b.policy", params={"most": "7"})
-    world = World(Supply(source=Place(), profiles=frozenset({"wharfinger"}), params={"most": "3"}))
+    world = World(ConfiguredSource(source=Place(), profiles=frozenset({"wharfinger"}), params={"most": "3"}))
     await world.offer({"a.policy": f'policy "a"\n{declares}', "b.policy": own, "c.policy": policy("c")})
     assert {found.name: dict(found.params) for found in world.store.active.chains["wharfinger"].policies} == {
         "a": {"most": 3.0},
@@ -347,8 +347,8 @@ async def test_params_of_a_profile_reach_the_policies_that_declare_them_and_thei
 
 @story
 async def test_each_profile_has_its_own_policies():
-    shared = Supply(source=Place("all"), profiles=frozenset({"one", "two"}))
-    mine = Supply(source=Place("mine"), profiles=frozenset({"two"}))
+    shared = ConfiguredSource(source=Place("all"), profiles=frozenset({"one", "two"}))
+    mine = ConfiguredSource(source=Place("mine"), profiles=frozenset({"two"}))
     world = World(shared, mine, profiles=("one", "two"))
     await world.offer({"a.policy": policy("a")}, "all")
     await world.offer({"b.policy": policy("b")}, "mine")

@@ -128,14 +128,14 @@ def test_no_room_is_kept_for_a_member_that_went_during_the_search():
     async def story():
         async with running(node("a", "6"), pod("long", "2", nodeName="a"), chains=chains(RESERVING)) as world:
             search = world.scheduler._group_cycle.reservations._search
-            expecting = search.expecting
+            expecting = search.expected_placement
 
             def interrupted(profile, group):
                 found = yield from expecting(profile, group)
                 world.cluster.remove("Pod", "default/g-0")
                 return found
 
-            search.expecting = interrupted
+            search.expected_placement = interrupted
             for number in range(3):
                 world.cluster.put(member("g", number))
             await world.calm()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wharfinger.telemetry.timing import BEAT, WINDOW_SECONDS, LoopSteps
+from wharfinger.telemetry.timing import BEAT, WINDOW_SECONDS, EventLoopLag
 
 STEPS = "wharfinger_event_loop_step_seconds"
 LONGEST = "wharfinger_event_loop_longest_step_seconds"
@@ -21,7 +21,7 @@ class Moment:
 
 def measured(scene, *steps):
     moment = Moment()
-    found = LoopSteps(scene.metrics, moment.timer)
+    found = EventLoopLag(scene.metrics, moment.timer)
     for step in steps:
         found.late(step)
     return moment, found
@@ -48,7 +48,7 @@ def test_the_longest_step_is_forgotten_after_two_minutes_at_most(scene):
 
 def test_a_step_that_a_real_loop_runs_is_seen(scene):
     async def story():
-        found = LoopSteps(scene.metrics)
+        found = EventLoopLag(scene.metrics)
         task = asyncio.create_task(found.run())
         await asyncio.sleep(0)
         loop = asyncio.get_running_loop()
@@ -64,7 +64,7 @@ def test_a_step_that_a_real_loop_runs_is_seen(scene):
 
 def test_the_beats_end_with_the_task(scene):
     async def story():
-        found = LoopSteps(scene.metrics)
+        found = EventLoopLag(scene.metrics)
         task = asyncio.create_task(found.run())
         await asyncio.sleep(3 * BEAT)
         task.cancel()

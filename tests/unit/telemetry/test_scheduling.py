@@ -280,7 +280,7 @@ def test_extension_points_and_plugins_show_the_decisions_that_chance_picks(scene
     monkeypatch.setattr(
         scene.scheduling,
         "stopwatch",
-        lambda profile: timing.DecisionStopwatch(scene.metrics, timing.Efforts(scene.metrics), profile, chance=lambda: chance),
+        lambda profile: timing.DecisionStopwatch(scene.metrics, timing.StatisticsOfRules(scene.metrics), profile, chance=lambda: chance),
     )
 
     async def story():

@@ -15,7 +15,7 @@ ANYBODY = Callers(anybody=True)
 FAILURES = {"boom": RuntimeError("boom"), "busy": Overloaded(), "late": DeadlineExceeded(), "ended": WharfingerError("it ended")}
 
 
-async def judge(obj, _caller):
+async def check(obj, _caller):
     if obj["spec"]["source"] in FAILURES:
         raise FAILURES[obj["spec"]["source"]]
     return Verdict(refusal="it is bad") if obj["spec"]["source"] == "bad" else Verdict(warnings=("x" * 400,))
@@ -47,7 +47,7 @@ def asking(admission, name=None, address="192.0.2.1"):
 
 @pytest.fixture
 def ask(results):
-    admission = Admission(judge, ANYBODY, results.append)
+    admission = Admission(check, ANYBODY, results.append)
 
     def post(content):
         async def main():
@@ -81,11 +81,11 @@ def test_what_is_allowed_may_come_with_warnings(ask, results):
     ],
     ids=["deleted", "its text stays", "going"],
 )
-def test_what_changes_no_text_is_not_judged(ask, question):
+def test_a_change_of_no_text_is_not_checked(ask, question):
     assert ask(question).json()["response"]["allowed"] is True
 
 
-def test_a_changed_text_is_judged(ask):
+def test_a_changed_text_is_checked(ask):
     assert ask(review(BAD, "UPDATE", oldObject=GOOD)).json()["response"]["allowed"] is False
 
 
@@ -122,7 +122,7 @@ def test_where_there_is_no_verdict_the_webhook_has_failed(ask, results, source, 
 
 def test_nothing_else_is_served():
     async def main():
-        async with asking(Admission(judge, ANYBODY)) as client:
+        async with asking(Admission(check, ANYBODY)) as client:
             return [(await client.get(path)).status_code for path in ("/validate", "/", "/metrics")]
 
     assert asyncio.run(main()) == [405, 404, 404]
@@ -142,14 +142,14 @@ def test_nothing_else_is_served():
 )
 def test_who_may_ask(results, callers, name, status):
     async def main():
-        async with asking(Admission(judge, callers, results.append), name) as client:
+        async with asking(Admission(check, callers, results.append), name) as client:
             return (await client.post("/validate", json=review(GOOD))).status_code
 
     assert asyncio.run(main()) == status
     assert results == ["allowed" if status == 200 else "forbidden"]
 
 
-def test_the_judge_knows_who_asks():
+def test_the_check_gets_the_user_and_the_address():
     seen = []
 
     async def noting(_obj, caller):
@@ -165,7 +165,7 @@ def test_the_judge_knows_who_asks():
     assert seen == [Caller("jo", "192.0.2.1"), Caller("jo")]
 
 
-def waiting_judge(go):
+def waiting_check(go):
     async def wait(_obj, _caller):
         await go.wait()
         return Verdict()
@@ -176,7 +176,7 @@ def waiting_judge(go):
 def test_who_is_too_many_is_sent_away_and_one_address_has_half_of_the_room(results):
     async def main():
         go = asyncio.Event()
-        admission = Admission(waiting_judge(go), ANYBODY, results.append, AdmissionLimits(present=4))
+        admission = Admission(waiting_check(go), ANYBODY, results.append, AdmissionLimits(present=4))
         async with asking(admission, address="192.0.2.1") as one, asking(admission, address="192.0.2.2") as other:
             waiting = [asyncio.create_task(client.post("/validate", json=review(GOOD))) for client in (one, one, other)]
             for _ in range(20):
@@ -208,7 +208,7 @@ def test_an_answer_comes_before_the_api_server_gives_up(asked, seconds):
             return 0.01
 
     async def main():
-        async with asking(Noting(waiting_judge(asyncio.Event()), ANYBODY, limits=limits)) as client:
+        async with asking(Noting(waiting_check(asyncio.Event()), ANYBODY, limits=limits)) as client:
             return (await client.post(f"/validate{asked}", json=review(GOOD))).status_code
 
     assert asyncio.run(main()) == 504

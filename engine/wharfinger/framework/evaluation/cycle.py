@@ -44,7 +44,7 @@ NO_OUTCOME = PostFilterOutcome()
 
 def decide(chain: Chain, snapshot: Snapshot, pod: PodView) -> Decision:
     """The decision about one pod. Pure: the same chain, snapshot and pod give the same decision, everywhere."""
-    return _conclude(chain, snapshot, pod, Evaluation(chain.lineup(pod, snapshot)))
+    return _conclude(chain, snapshot, pod, Evaluation(chain.pod_rules(pod, snapshot)))
 
 
 class Decider:
@@ -117,9 +117,9 @@ class Decider:
         key = self._key(snapshot, pod)
         evaluation = self._kept.get(key)
         if evaluation is None:
-            evaluation = Evaluation(self.chain.lineup(pod, snapshot), self._stopwatch, self._arrangements)
+            evaluation = Evaluation(self.chain.pod_rules(pod, snapshot), self._stopwatch, self._arrangements)
             self._kept[key] = evaluation
-            self._n_rules += evaluation.lineup.n_rules
+            self._n_rules += evaluation.pod_rules.n_rules
             self._forget(snapshot.now - IDLE_SECONDS, snapshot.n_nodes)
         else:
             self._kept.move_to_end(key)
@@ -142,17 +142,17 @@ class Decider:
             or next(iter(self._kept.values())).asked_at < idle_since
         ):
             _, dropped = self._kept.popitem(last=False)
-            self._n_rules -= dropped.lineup.n_rules
+            self._n_rules -= dropped.pod_rules.n_rules
 
 
 def _read_in_steps(chain: Chain, pod: PodView, snapshot: Callable[[], Snapshot]) -> Generator[None]:
     """The steps of reading what the first decision about a pod reads of the placed pods, and of computing columns of policies."""
-    lineup = chain.lineup(pod, snapshot())
-    for plugin in dict.fromkeys([*lineup.filters, *(term.plugin for term in lineup.scores), *chain.post_filters]):
+    pod_rules = chain.pod_rules(pod, snapshot())
+    for plugin in dict.fromkeys([*pod_rules.filters, *(term.plugin for term in pod_rules.scores), *chain.post_filters]):
         if isinstance(plugin, CountingPlugin):
             for reader in plugin.counting(pod, snapshot):
                 yield from reader.read_in_steps()
-    yield from read_in_steps(lineup.governing, pod, snapshot)
+    yield from read_in_steps(pod_rules.governing, pod, snapshot)
 
 
 def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> Decision:

@@ -109,12 +109,12 @@ class Decision(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def policies(self) -> tuple[str, ...]:
         """Names of the policies that govern the pod, sorted."""
-        return self.evaluation.lineup.policies
+        return self.evaluation.pod_rules.policies
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about contradictions between the governing policies."""
-        return self.evaluation.lineup.notes
+        return self.evaluation.pod_rules.notes
 
     @property
     def policy_revision(self) -> str:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.eviction import Supposition
 from wharfinger.framework.extension import FilterPlugin, Trial
-from wharfinger.framework.plugin_calls import Effort
+from wharfinger.framework.plugin_calls import RuleStatistics
 from wharfinger.framework.prepared import (
     ALL,
     SKIP,
@@ -113,13 +113,13 @@ class FilterSlot:
     They are per class of rows if there are `classes`, which needs a filter whose verdict depends on the topology keys `domains` alone.
     """
 
-    __slots__ = ("answer", "classes", "domains", "effort", "plugin", "reasons", "rule", "skipped", "verdicts", "volatility")
+    __slots__ = ("answer", "classes", "domains", "plugin", "reasons", "rule", "skipped", "statistics", "verdicts", "volatility")
 
     rule: PreparedFilter
 
-    def __init__(self, plugin: FilterPlugin, effort: Effort | None = None) -> None:
+    def __init__(self, plugin: FilterPlugin, statistics: RuleStatistics | None = None) -> None:
         self.plugin = plugin
-        self.effort = effort
+        self.statistics = statistics
         self.volatility = plugin.filter_volatility
         self.answer: PreparedFilter | Skip | Rejected = SKIP
         self.skipped = False
@@ -158,8 +158,8 @@ class FilterSlot:
         self.classes = classes
         found = self.rule.bits(snapshot, ALL if classes is None else classes.rows)
         self.verdicts = found.astype(_narrowest(len(self.reasons)))  # a copy: a plugin's array stays the plugin's
-        if self.effort is not None:
-            self._count(self.effort, self.verdicts)
+        if self.statistics is not None:
+            self._count(self.statistics, self.verdicts)
 
     def follow(self, snapshot: Snapshot, rows: Rows, changes: Changes) -> None:
         """Run the filter on the rows that these changes affect."""
@@ -173,20 +173,20 @@ class FilterSlot:
     def patch(self, snapshot: Snapshot, rows: NDArray[np.intp]) -> None:
         """Run the filter on some rows."""
         self.verdicts[rows] = found = self.rule.bits(snapshot, rows)
-        if self.effort is not None:
-            self._count(self.effort, found)
+        if self.statistics is not None:
+            self._count(self.statistics, found)
 
     def patch_one(self, snapshot: Snapshot, row: int) -> None:
         """Run the filter on one row."""
         self.verdicts[row] = found = self.rule.bits_at(snapshot, row)
-        if self.effort is not None:
-            self.effort.evaluated += 1
-            self.effort.rejected += found != 0
+        if self.statistics is not None:
+            self.statistics.evaluated += 1
+            self.statistics.rejected += found != 0
 
     @staticmethod
-    def _count(effort: Effort, bits: NDArray[Any]) -> None:
-        effort.evaluated += len(bits)
-        effort.rejected += int(np.count_nonzero(bits))
+    def _count(statistics: RuleStatistics, bits: NDArray[Any]) -> None:
+        statistics.evaluated += len(bits)
+        statistics.rejected += int(np.count_nonzero(bits))
 
 
 def _outline(answer: PreparedFilter | Skip | Rejected) -> object:

@@ -23,7 +23,7 @@ from wharfinger.framework.evaluation import filter_slot
 from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.filter_slot import FilterSlot, FilterTrial, NodeSet
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.plugin_calls import NO_LAPS, Stopwatch
+from wharfinger.framework.plugin_calls import NO_TIMER, Stopwatch
 from wharfinger.framework.prepared import (
     ALL,
     NO_ROWS,
@@ -59,8 +59,8 @@ class Filtering:
         "_row",
         "_static",
         "allocating",
+        "call_timer",
         "feasible_set",
-        "laps",
         "local",
         "node_set",
         "refusal",
@@ -68,8 +68,8 @@ class Filtering:
     )
 
     def __init__(self, plugins: tuple[FilterPlugin, ...], arrangements: Arrangements, stopwatch: Stopwatch | None) -> None:
-        self.slots = tuple(FilterSlot(plugin, None if stopwatch is None else stopwatch.effort(plugin)) for plugin in plugins)
-        self.laps = NO_LAPS
+        self.slots = tuple(FilterSlot(plugin, None if stopwatch is None else stopwatch.statistics_of(plugin)) for plugin in plugins)
+        self.call_timer = NO_TIMER
         self._static: tuple[FilterSlot, ...] = ()  # the STATIC filters that are not skipped
         self._row: tuple[FilterSlot, ...] = ()  # the ROW filters that are not skipped
         self._follows: tuple[FilterSlot, ...] = ()  # the TIMED and GLOBAL filters, which report their changed rows
@@ -136,8 +136,8 @@ class Filtering:
     def evaluate(self, attempt: Attempt) -> None:
         """Prepare every filter and run it on all nodes, then run all filters again on nodes with nominated pods added."""
         snapshot = attempt.snapshot
-        self.refusal, self.node_set = filter_slot.prepare(self.laps.each("PreFilter", self.slots), attempt)
-        self.laps.mark("PreFilter")
+        self.refusal, self.node_set = filter_slot.prepare(self.call_timer.each("PreFilter", self.slots), attempt)
+        self.call_timer.mark("PreFilter")
         self._arrange(snapshot)
         self._room.reset(snapshot.n_nodes)
         if self.refusal is not None:
@@ -146,7 +146,7 @@ class Filtering:
             return
         applying = [slot for slot in self.slots if not slot.skipped]
         classes = self._arrangements.common((slot.domains for slot in applying), snapshot)
-        for slot in self.laps.each("Filter", applying):
+        for slot in self.call_timer.each("Filter", applying):
             slot.evaluate(snapshot, classes if classes is not None and classes.cover(slot.domains) else None)
         self._by_domain = tuple(slot for slot in applying if slot.classes is not None)
         self._elsewhere = tuple(slot for slot in self._follows if not slot.skipped and slot.classes is None)
@@ -200,7 +200,7 @@ class Filtering:
         renewed: Rows = NO_ROWS
         domains = False
         passed = self._moment is not None and snapshot.moment != self._moment
-        for slot in self.laps.each("Filter", self._follows):
+        for slot in self.call_timer.each("Filter", self._follows):
             follow = passed or slot.volatility is Volatility.GLOBAL
             affected = slot.answer.affected(snapshot, changes) if follow else changes.rows
             if affected is OUTDATED:
@@ -222,15 +222,15 @@ class Filtering:
     def _refresh_local(self, snapshot: Snapshot, changes: Changes) -> None:
         """Run the STATIC and ROW filters on the changed rows."""
         if changes.row >= 0:
-            for slot in self.laps.each("Filter", self._row):
+            for slot in self.call_timer.each("Filter", self._row):
                 slot.patch_one(snapshot, changes.row)
             return
         if len(changes.node_rows):
-            for slot in self.laps.each("Filter", self._static):
+            for slot in self.call_timer.each("Filter", self._static):
                 slot.patch(snapshot, changes.node_rows)
             self._patch_static(changes.node_rows)
         if len(changes.rows):
-            for slot in self.laps.each("Filter", self._row):
+            for slot in self.call_timer.each("Filter", self._row):
                 slot.patch(snapshot, changes.rows)
 
     def _open_classes(self) -> Mask | None:

@@ -21,11 +21,11 @@ from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.filtering import NO_FLIPS, Filtering, Flips
 from wharfinger.framework.evaluation.scoring import Scoring
-from wharfinger.framework.plugin_calls import NO_LAPS, Stopwatch
+from wharfinger.framework.plugin_calls import NO_TIMER, Stopwatch
 from wharfinger.framework.pod_devices import shared_by
 from wharfinger.framework.prepared import Attempt, Changes
 from wharfinger.framework.rules import policy_rules
-from wharfinger.framework.rules.lineup import Lineup
+from wharfinger.framework.rules.pod_rules import PodRules
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Evictable
@@ -46,9 +46,9 @@ class Evaluation:
 
     __slots__ = (
         "_behind",
+        "_call_timer",
         "_changed",
         "_flips",
-        "_laps",
         "_message",
         "_nominee",
         "_scored",
@@ -57,21 +57,21 @@ class Evaluation:
         "_strings",
         "asked_at",
         "filtering",
-        "lineup",
+        "pod_rules",
         "revision",
         "scoring",
         "shared",
         "version",
     )
 
-    def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None, arrangements: Arrangements | None = None) -> None:
-        self.lineup = lineup
-        self.shared = shared_by(lineup.governing)
+    def __init__(self, pod_rules: PodRules, stopwatch: Stopwatch | None = None, arrangements: Arrangements | None = None) -> None:
+        self.pod_rules = pod_rules
+        self.shared = shared_by(pod_rules.governing)
         arrangements = Arrangements() if arrangements is None else arrangements
-        self.filtering = Filtering(lineup.filters, arrangements, stopwatch)
-        self.scoring = Scoring(lineup, arrangements, stopwatch)
+        self.filtering = Filtering(pod_rules.filters, arrangements, stopwatch)
+        self.scoring = Scoring(pod_rules, arrangements, stopwatch)
         self._stopwatch = stopwatch
-        self._laps = NO_LAPS
+        self._call_timer = NO_TIMER
         self.revision = -1
         self.version = 0
         self._strings: StringTable | None = None  # of the cluster that the rules are prepared for
@@ -89,12 +89,12 @@ class Evaluation:
         self._update_filters(pod, snapshot)
         if self._behind:
             self._update_scores(Attempt(pod, snapshot, self.shared))
-        policy_rules.forget_columns(self.lineup.governing, self.shared)
+        policy_rules.forget_columns(self.pod_rules.governing, self.shared)
 
     def update_filters(self, pod: PodView, snapshot: Snapshot) -> None:
         """Bring the results of the filters up to date; those of the scores may be older."""
         self._update_filters(pod, snapshot)
-        policy_rules.forget_columns(self.lineup.governing, self.shared)
+        policy_rules.forget_columns(self.pod_rules.governing, self.shared)
 
     def _update_filters(self, pod: PodView, snapshot: Snapshot) -> None:
         revision = snapshot.revision
@@ -105,17 +105,17 @@ class Evaluation:
         self._message = None
         changed = self._changes(snapshot, self.revision)
         if self._stopwatch is not None:
-            self._laps = self.filtering.laps = self.scoring.laps = self._stopwatch.begin(
-                whole=changed is None, policies=self.lineup.policies
+            self._call_timer = self.filtering.call_timer = self.scoring.call_timer = self._stopwatch.begin(
+                whole=changed is None, policies=self.pod_rules.policies
             )
         if changed is None:
-            self.shared, self._strings = shared_by(self.lineup.governing), snapshot.strings
+            self.shared, self._strings = shared_by(self.pod_rules.governing), snapshot.strings
             self.filtering.evaluate(Attempt(pod, snapshot, self.shared))
             self._flips = None
         else:
             flips = self.filtering.refresh(Attempt(pod, snapshot, self.shared), changed)
             self._flips = _joined(self._flips, flips) if self._behind else flips
-        self._laps.mark("Filter")
+        self._call_timer.mark("Filter")
         self._changed = None if self._behind else changed
         self._behind = True
         self.revision, self.asked_at, self._nominee = revision, snapshot.now, nominee
@@ -132,7 +132,7 @@ class Evaluation:
                 self.scoring.refresh(attempt, changed, flips, feasible_set)
             else:
                 self.scoring.evaluate(attempt, feasible_set)
-            self._laps.mark("Score")
+            self._call_timer.mark("Score")
             self._scored = True
         self._behind, self._changed, self._scored_at = False, None, self.revision
 
@@ -142,11 +142,11 @@ class Evaluation:
 
     def concluded(self, choice: Choice | None) -> None:
         """End the measurement of the decision that the last update belongs to; `choice` is its outcome."""
-        if self._stopwatch is not None and self._laps is not NO_LAPS:
+        if self._stopwatch is not None and self._call_timer is not NO_TIMER:
             if choice is None:
-                self._laps.mark("PostFilter")
-            self._stopwatch.ended(self._laps, "Unschedulable" if choice is None else "Success")
-            self._laps = NO_LAPS
+                self._call_timer.mark("PostFilter")
+            self._stopwatch.ended(self._call_timer, "Unschedulable" if choice is None else "Success")
+            self._call_timer = NO_TIMER
 
     def _changes(self, snapshot: Snapshot, since: int) -> Changes | None:
         """The changes since a revision; None if all rules must be prepared again: rows or codes were added or moved."""
@@ -163,7 +163,7 @@ class Evaluation:
 
     def evictable(self, pod: PodView, snapshot: Snapshot) -> Evictable:
         """The pods that preemption may evict for `pod`."""
-        return self._laps.of_victims(self.lineup.evictable(pod, snapshot))
+        return self._call_timer.of_victims(self.pod_rules.evictable(pod, snapshot))
 
     def choose(self, pod: PodView, snapshot: Snapshot) -> Choice | None:
         """The best feasible node for `pod`; None if no node is feasible."""
@@ -171,7 +171,7 @@ class Evaluation:
         if not feasible_set.count:
             return None
         feasible = feasible_set.mask
-        if len(self.scoring.tiers) == 1 and not self.lineup.tie_breaks:
+        if len(self.scoring.tiers) == 1 and not self.pod_rules.tie_breaks:
             return Choice(*self.scoring.best(pod.uid, snapshot, feasible))
         return _by_hash(pod, snapshot, self.equal_rows(pod, snapshot))
 
@@ -197,9 +197,9 @@ class Evaluation:
 
     def _best_by_ties(self, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """The best of some rows with equal totals by the tie breaks of policies."""
-        for rule in self.lineup.tie_breaks:
+        for rule in self.pod_rules.tie_breaks:
             if len(rows) > 1:
-                rows = self._laps.of_policy(rule.policy, rule.best)(Attempt(pod, snapshot, self.shared), rows)
+                rows = self._call_timer.of_policy(rule.policy, rule.best)(Attempt(pod, snapshot, self.shared), rows)
         return rows
 
 

@@ -1,4 +1,4 @@
-"""The scores of all nodes by all terms of one lineup, kept up to date, and the best rows.
+"""The scores of all nodes by all terms of the rules of one pod, kept up to date, and the best rows.
 
 Raw scores and points are kept per term and node, or per class of nodes where a term depends on topology domains alone. After a change
 only the rows concerned are scored again, as each term's volatility allows. A term is normalised again on all rows only if the extent of its
@@ -17,9 +17,9 @@ from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangements, BestRows
 from wharfinger.framework.evaluation.filtering import NO_FLIPS, FeasibleSet, Flips
-from wharfinger.framework.plugin_calls import NO_LAPS, Stopwatch
+from wharfinger.framework.plugin_calls import NO_TIMER, Stopwatch
 from wharfinger.framework.prepared import ALL, NO_ROWS, OUTDATED, SKIP_ALWAYS, Attempt, Changes, Mask, Rows, union
-from wharfinger.framework.rules.lineup import Lineup
+from wharfinger.framework.rules.pod_rules import PodRules
 from wharfinger.framework.rules.points import ROW, STATIC, TierTotals
 from wharfinger.framework.rules.score_slot import ScoreSlot
 from wharfinger.language.semantics.catalogue import Volatility
@@ -49,22 +49,22 @@ class Scoring:
         "_row",
         "_static",
         "_there",
-        "laps",
+        "call_timer",
         "slots",
         "tiers",
     )
 
-    def __init__(self, lineup: Lineup, arrangements: Arrangements, stopwatch: Stopwatch | None) -> None:
+    def __init__(self, pod_rules: PodRules, arrangements: Arrangements, stopwatch: Stopwatch | None) -> None:
         self.slots = tuple(
-            ScoreSlot(term, group, None if stopwatch is None else stopwatch.effort(term.plugin))
-            for term, group in zip(lineup.scores, _groups(lineup), strict=True)
+            ScoreSlot(term, group, None if stopwatch is None else stopwatch.statistics_of(term.plugin))
+            for term, group in zip(pod_rules.scores, _groups(pod_rules), strict=True)
         )
-        self.laps = NO_LAPS
+        self.call_timer = NO_TIMER
         self._arrangements = arrangements
         self._n_groups = max((slot.group for slot in self.slots), default=ROW) + 1
         self.tiers = tuple(
-            TierTotals(tier, lineup.quantum(tier), [slot for slot in self.slots if slot.term.tier == tier], self._n_groups)
-            for tier in lineup.tiers
+            TierTotals(tier, pod_rules.quantum(tier), [slot for slot in self.slots if slot.term.tier == tier], self._n_groups)
+            for tier in pod_rules.tiers
         )
         self._static: tuple[ScoreSlot, ...] = ()  # the STATIC scores that are not skipped
         self._row: tuple[ScoreSlot, ...] = ()  # the ROW scores that are not skipped
@@ -82,7 +82,7 @@ class Scoring:
         """Prepare every term and score every node by it."""
         snapshot, feasible = attempt.snapshot, feasible_set.mask
         self._classes = self._best = self._closed = None
-        for slot in self.laps.each("Score", self.slots):
+        for slot in self.call_timer.each("Score", self.slots):
             slot.classes = None
             slot.prepare(attempt, feasible)
             if not slot.skipped and slot.domains is None:
@@ -104,7 +104,7 @@ class Scoring:
                 self._close(classes, feasible_set)
             self._n_possible = np.bincount(classes.ids[self._possible(feasible_set)], minlength=len(classes.rows))
             self._there = self._classes_there()
-        for slot in self.laps.each("Score", self._by_domain):
+        for slot in self.call_timer.each("Score", self._by_domain):
             if classes is not None and classes.cover(slot.domains):
                 slot.evaluate_classes(snapshot, classes, self._there)
             else:
@@ -166,11 +166,14 @@ class Scoring:
     def _refresh_rows(self, attempt: Attempt, changes: Changes, flips: Flips, feasible_set: FeasibleSet, *, passed: bool) -> None:
         snapshot, feasible = attempt.snapshot, feasible_set.mask
         renewed: Renewed = [
-            *((slot, slot.patch(snapshot, changes.node_rows, flips.rows, feasible)) for slot in self.laps.each("Score", self._static)),
-            *((slot, slot.patch(snapshot, changes.rows, flips.rows, feasible)) for slot in self.laps.each("Score", self._row)),
+            *(
+                (slot, slot.patch(snapshot, changes.node_rows, flips.rows, feasible))
+                for slot in self.call_timer.each("Score", self._static)
+            ),
+            *((slot, slot.patch(snapshot, changes.rows, flips.rows, feasible)) for slot in self.call_timer.each("Score", self._row)),
             *(
                 (slot, self._follow(slot, attempt, changes, flips.rows, feasible, passed=passed))
-                for slot in self.laps.each("Score", self._follows)
+                for slot in self.call_timer.each("Score", self._follows)
             ),
         ]
         found = self._touched(renewed)
@@ -210,12 +213,12 @@ class Scoring:
         renewed: Renewed = []
         if len(flips):
             renewed = [(slot, slot.patch(snapshot, NO_ROWS, flips, feasible)) for slot in self._static if slot.relative]
-        for slot in self.laps.each("Score", self._row):
+        for slot in self.call_timer.each("Score", self._row):
             if slot.relative and len(flips):
                 renewed.append((slot, slot.patch(snapshot, changes.rows, flips, feasible)))
             elif slot.patch_one(snapshot, changes.row, feasible):
                 renewed.append((slot, ALL))
-        for slot in self.laps.each("Score", self._follows):
+        for slot in self.call_timer.each("Score", self._follows):
             touched = self._follow(slot, attempt, changes, flips, feasible, passed=passed)
             if touched is None or (touched is not NO_ROWS and not changes.only(touched)):
                 renewed.append((slot, touched))
@@ -331,10 +334,10 @@ class Scoring:
         return np.flatnonzero(keys == keys.max())
 
 
-def _groups(lineup: Lineup) -> list[int]:
+def _groups(pod_rules: PodRules) -> list[int]:
     """The number of each term's group: one for STATIC terms, one for ROW and TIMED terms, and one for each GLOBAL term."""
     groups: list[int] = []
-    for term in lineup.scores:
+    for term in pod_rules.scores:
         volatility = term.plugin.score_volatility
         groups.append(max([ROW, *groups]) + 1 if volatility is Volatility.GLOBAL else STATIC if volatility is Volatility.STATIC else ROW)
     return groups

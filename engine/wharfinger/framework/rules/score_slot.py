@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.extension import ScorePlugin
-from wharfinger.framework.plugin_calls import Effort
+from wharfinger.framework.plugin_calls import RuleStatistics
 from wharfinger.framework.prepared import ALL, NO_ROWS, OUTDATED, SKIP, Affected, Attempt, Changes, Mask, PreparedScore, Rows, Skip, union
 from wharfinger.framework.rules.points import NO_EXTENT, Extent, Scale
 from wharfinger.language.semantics.catalogue import Volatility
@@ -52,7 +52,6 @@ class ScoreSlot:
         "answer",
         "classes",
         "domains",
-        "effort",
         "extent",
         "group",
         "plugin",
@@ -62,6 +61,7 @@ class ScoreSlot:
         "rule",
         "scale",
         "skipped",
+        "statistics",
         "term",
         "volatility",
         "weight",
@@ -69,10 +69,10 @@ class ScoreSlot:
 
     rule: PreparedScore
 
-    def __init__(self, term: ScoreTerm, group: int, effort: Effort | None = None) -> None:
+    def __init__(self, term: ScoreTerm, group: int, statistics: RuleStatistics | None = None) -> None:
         self.term = term
         self.group = group
-        self.effort = effort
+        self.statistics = statistics
         self.plugin = term.plugin
         self.scale = term.scale
         self.relative = term.scale.relative
@@ -155,8 +155,8 @@ class ScoreSlot:
     def patch_one(self, snapshot: Snapshot, row: int, feasible: Mask) -> bool:
         """`patch` for a change of one row whose feasibility stayed the same; True if all points are new."""
         value = self.rule.raw_at(snapshot, row)
-        if self.effort is not None:
-            self.effort.evaluated += 1
+        if self.statistics is not None:
+            self.statistics.evaluated += 1
         before = self.raw.item(row)
         if value == before:
             return False
@@ -175,8 +175,8 @@ class ScoreSlot:
         return False
 
     def _ask(self, snapshot: Snapshot, rows: Rows, n_rows: int) -> NDArray[Any]:
-        if self.effort is not None:
-            self.effort.evaluated += n_rows
+        if self.statistics is not None:
+            self.statistics.evaluated += n_rows
         return self.rule.raw(snapshot, rows)
 
     def _moved_by(self, lost: NDArray[Any], gained: NDArray[Any], feasible: Mask) -> bool:

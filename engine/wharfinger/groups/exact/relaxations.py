@@ -1,7 +1,7 @@
 """Models of a group that are small enough to be solved where the model of all its members is not, and that leave something out.
 
 Each relaxation gives an upper limit for the members that a domain takes. There are two kinds. In one, members that are much alike count
-as equal ones that need the least of each resource; which ones are alike is judged by all resources together, then by each resource. In the
+as equal ones that need the least of each resource; which ones are alike is decided by all resources together, then by each resource. In the
 other, the classes are divided into parts, those with rules about each other together, and each part is counted as if it had all nodes to
 itself. What is left out can only forbid more, so no number is too low.
 """

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.plugins.pods import affinity_terms
-from wharfinger.groups.domains import DomainPlacement, Tentative
+from wharfinger.groups.domains import DomainPlacement, TentativePlacement
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.exact.group_model import MAX_VECTORS, GroupModel, Solution
 from wharfinger.groups.exact.member_classes import Merging, class_axes, readings
@@ -45,7 +45,7 @@ STEPS_FOR_LARGE = 100
 class ExactSearch:
     """The search for `wanted` of the members of some classes; the models are those of the state at the first question."""
 
-    def __init__(self, tentative: Tentative, classes: Sequence[MemberClass], wanted: int) -> None:
+    def __init__(self, tentative: TentativePlacement, classes: Sequence[MemberClass], wanted: int) -> None:
         self._tentative = tentative
         self._classes = classes
         self._wanted = wanted

@@ -20,7 +20,7 @@ from wharfinger.language.parse import grammar, repairs
 from wharfinger.language.parse.file_nodes import Assembly, SyntaxTree
 from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEP_TERMINALS, Interactive, Place, terminals_in_words, token_in_words
 from wharfinger.language.parse.repairs import GIVE_UP, BrokenText
-from wharfinger.language.parse.tokens import CLOSE, OPEN, Lexer, Respelling, Token
+from wharfinger.language.parse.tokens import CLOSE, OPEN, Lexer, Token, TokenJoiner
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
 from wharfinger.language.semantics.types import ESCAPES
@@ -244,7 +244,7 @@ def parse_expression(source: Source, start: int, end: int, diagnostics: Diagnost
 
 def _run(start: str, source: Source, tokens: list[Token], doubtful: list[int], diagnostics: Diagnostics) -> Any:
     """The value of the production that the tokens form, or None with findings."""
-    tokens[:] = Respelling(source, tokens, diagnostics).read()
+    tokens[:] = TokenJoiner(source, tokens, diagnostics).read()
     end = tokens[-1].end if tokens else len(source.text)
     last = Token(grammar.END, "end of the file" if start == "start" else "end of the expression", end, end)
     everything = [*tokens, last]

@@ -256,7 +256,7 @@ class Lexer:
         )
 
 
-class Respelling:
+class TokenJoiner:
     """One pass over the tokens of a file."""
 
     def __init__(self, source: Source, tokens: list[Token], diagnostics: Diagnostics) -> None:

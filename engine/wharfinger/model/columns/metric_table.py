@@ -43,7 +43,7 @@ def column_of(samples: Samples, row_of: Mapping[str, int], n_nodes: int) -> Metr
     return column
 
 
-class Unseen:
+class UnseenRequests:
     """Per node, the requests of its pods that started after its sample of one metric, or have not started; 0 without a sample.
 
     A pod that started within `window` seconds before the sample counts in full, because the sample shows only a part of its load. The
@@ -113,7 +113,7 @@ class MetricTable:
         self._pods = pods
         self.samples: dict[str, Samples] = {}
         self._columns: dict[str, MetricColumn] = {}
-        self._unseen: dict[str, dict[float, Unseen]] = {}  # by window
+        self._unseen: dict[str, dict[float, UnseenRequests]] = {}  # by window
         self._layout = -1
         self.revision = 0
 
@@ -156,14 +156,14 @@ class MetricTable:
         return column
 
     def unseen(self, name: str, window: float = 0.0) -> Mapping[str, NDArray[np.float64]] | None:
-        """The requests that the metric does not show yet, or only in part, by resource (see `Unseen`); None if it has no samples."""
+        """The requests that the metric does not show, or only in part, by resource (see `UnseenRequests`); None if it has no samples."""
         column = self.column(name)
         if column is None:
             return None
         by_window = self._unseen.setdefault(name, {})
         unseen = by_window.get(window)
         if unseen is None:
-            unseen = by_window[window] = Unseen(self._pods, column.times, window)
+            unseen = by_window[window] = UnseenRequests(self._pods, column.times, window)
         return unseen.by_resource()
 
     def _follow_layout(self) -> None:

@@ -137,7 +137,7 @@ class DeviceSource(Protocol):
     def devices_on(self, node: objects.Node, pods: Sequence[PodView], store: Store) -> Sequence[Device]:
         """The devices of a node with these pods, in the order in which they are tried."""
 
-    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
+    def demand(self, pod: PodView, store: Store) -> DeviceDemand | None:
         """The request of a pod for these devices; None if nothing."""
 
     def token(self, store: Store) -> Hashable:

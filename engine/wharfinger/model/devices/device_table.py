@@ -116,10 +116,10 @@ class DeviceTable:
         self.follow()
         return self._by_row[row]
 
-    def asked(self, pod: PodView) -> DeviceDemand | None:
+    def demand(self, pod: PodView) -> DeviceDemand | None:
         """The request of a pod for devices, by the first source that has one; None if nothing."""
         store = self._tables.objects
-        return next((asked for source in self._sources if (asked := source.asked(pod, store)) is not None), None)
+        return next((asked for source in self._sources if (asked := source.demand(pod, store)) is not None), None)
 
     def of(self, rows: slice | NDArray[np.intp]) -> DevicesOf:
         """The devices of some rows: `slice(None)` for all, or an index array."""

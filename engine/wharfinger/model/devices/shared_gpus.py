@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
 from wharfinger.model.columns import arrays
+from wharfinger.model.devices.counted_devices import CountedDevices
 from wharfinger.model.devices.device import MILLI, Device, DeviceDemand, Store
-from wharfinger.model.devices.whole_counts import WholeCounts
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.node_view import amounts
 from wharfinger.model.objects.pod_view import PodView
@@ -179,8 +179,8 @@ class SharedGpus:
 
     def __init__(self, names: GpuNames) -> None:
         self.names = names
-        self._all = WholeCounts()
-        self._others = WholeCounts(excluded={names.count, names.share})
+        self._all = CountedDevices()
+        self._others = CountedDevices(excluded={names.count, names.share})
 
     def devices_on(self, node: objects.Node, pods: Sequence[PodView], store: Store) -> Sequence[Device]:
         """The GPUs of a node by index, then its other devices."""
@@ -197,10 +197,10 @@ class SharedGpus:
         ]
         return [*gpus, *self._others.devices_on(node, pods, store)]
 
-    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
+    def demand(self, pod: PodView, store: Store) -> DeviceDemand | None:
         """The GPUs or shares that a pod requests, otherwise the other devices."""
         wanted = self.names.wanted(pod)
-        return self._others.asked(pod, store) if wanted is None else DeviceDemand(wanted.count, float(wanted.milli))
+        return self._others.demand(pod, store) if wanted is None else DeviceDemand(wanted.count, float(wanted.milli))
 
     def token(self, store: Store) -> Hashable:
         """A constant: these devices depend on nodes and their pods alone."""

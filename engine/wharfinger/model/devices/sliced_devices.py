@@ -33,7 +33,7 @@ class SlicedDevices:
         allocations: Allocations = store.following(Allocations)
         return [device for pool in pools.on(node).pools for device in _of_pool(pool, allocations.of_pool(pool.id))]
 
-    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
+    def demand(self, pod: PodView, store: Store) -> DeviceDemand | None:
         """The devices that the claims of a pod request. Of alternatives the first counts, and `All` counts as one."""
         claims = pod.object.spec.resource_claims
         count = sum(_count(request) for name in claims for request in _requests(pod, name, store))

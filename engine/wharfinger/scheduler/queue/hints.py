@@ -23,7 +23,7 @@ from wharfinger.scheduler.queued_pods import QueuedGroup
 if TYPE_CHECKING:
     from wharfinger.framework.cluster_event import Change
     from wharfinger.framework.evaluation.decision import Decision
-    from wharfinger.framework.rules.lineup import Lineup
+    from wharfinger.framework.rules.pod_rules import PodRules
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.queued_pods import QueuedPod
@@ -102,18 +102,18 @@ def rejectors(decision: Decision) -> frozenset[Plugin]:
     found = _rejectors(decision)
     if not found or decision.nominated is not None:
         return found
-    protecting = protectors((decision.evaluation.lineup,))
+    protecting = protectors((decision.evaluation.pod_rules,))
     if not protecting or not default_preemption.has_lower(decision.pod.priority, decision.snapshot).any():
         return found
     return found | protecting
 
 
-def protectors(lineups: Iterable[Lineup]) -> frozenset[Plugin]:
-    """The rejectors for pods that preemption may evict later, but not now, for pods with these lineups."""
+def protectors(pod_rules: Iterable[PodRules]) -> frozenset[Plugin]:
+    """The rejectors for pods that preemption may evict later, but not now, for pods with these rules."""
     found: set[Plugin] = set()
-    for lineup in lineups:
-        found |= {PROTECTED_FOR_NOW} if lineup.eviction_depends_on_time else set()
-        found |= {PROTECTED_BY_LABELS} if lineup.eviction_depends_on_namespaces else set()
+    for rules in pod_rules:
+        found |= {PROTECTED_FOR_NOW} if rules.eviction_depends_on_time else set()
+        found |= {PROTECTED_BY_LABELS} if rules.eviction_depends_on_namespaces else set()
     return frozenset(found)
 
 

@@ -38,7 +38,7 @@ GateFailed = Callable[[QueuedPod, PluginFault], None]
 """Called with a pod that waits because a plugin failed to say whether it may be tried."""
 
 
-class MembersWaiting(Protocol):
+class WaitingMembers(Protocol):
     """The waiting members of groups."""
 
     def join(self, member: QueuedPod, event: str) -> None:
@@ -51,7 +51,7 @@ class MembersWaiting(Protocol):
 class QueuePlaces:
     """The places of the queue. `wake` is called when a pod becomes ready or its backoff begins; `groups` is where members wait."""
 
-    groups: MembersWaiting
+    groups: WaitingMembers
 
     def __init__(self, clock: Clock, settings: QueueSettings, emit: Emit, wake: Callable[[], None], gate_failed: GateFailed) -> None:
         self._clock = clock

@@ -142,7 +142,7 @@ class _Search:
             if not staying(pod) and not pod.terminating and self._is_unprotected(pod)
         }
         asking = {pod.template: pod for pod in pods if pod.object.spec.preemption_policy != NEVER}
-        self._asking = [(pod, chain.lineup(pod, at).evictable(pod, at)) for pod in asking.values()]
+        self._asking = [(pod, chain.pod_rules(pod, at).evictable(pod, at)) for pod in asking.values()]
         self._movable = [(recreated(pod), name) for pod, name in zip(cluster.pods, cluster.names, strict=True) if pod.uid in self._moving]
         self._size: Counter[bytes] = Counter(pod.template for pod in pods)
         self._size.update(pod.template for pod, _ in self._movable)
@@ -279,7 +279,7 @@ class _Search:
 
     def _is_unprotected(self, pod: PodView) -> bool:
         """True if no policy protects the pod from evictions."""
-        return bool(self._chain.lineup(pod, self._at).evictable(pod, self._at).among([pod]))
+        return bool(self._chain.pod_rules(pod, self._at).evictable(pod, self._at).among([pod]))
 
     def _may_go(self, pod: PodView) -> bool:
         """True if a waiting pod of another kind with a higher priority may evict the pod."""

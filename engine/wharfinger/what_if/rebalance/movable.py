@@ -111,7 +111,7 @@ class Movable:
         """The reason why the pod cannot move at present, and will not be able to by waiting."""
         if pod.terminating:
             return "it is being deleted"
-        if not self._chain.lineup(pod, self._snapshot).evictable(pod, self._snapshot).among([pod]):
+        if not self._chain.pod_rules(pod, self._snapshot).evictable(pod, self._snapshot).among([pod]):
             return "a policy protects it (never_evict or only_evict)"
         refusal = self._evictions.refusal(pod)
         return None if refusal is None or refusal.passes else refusal.message

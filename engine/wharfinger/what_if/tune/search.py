@@ -199,7 +199,7 @@ class _Search:
         measures = self._submit(self._shipped).result()
         if isinstance(measures, str):
             raise UsageError(f"the policies cannot decide as they are: {measures}")
-        ships = Trial(number=ORIGINAL_TRIAL, values=self._shipped, objectives=self._judged(measures))
+        ships = Trial(number=ORIGINAL_TRIAL, values=self._shipped, objectives=self._values_of(measures))
         usable = [trial for trial in found if trial is not None]
         if all(math.isinf(value) for trial in (ships, *usable) for value in trial.objectives):
             names = " and ".join(goal.text for goal in self._objectives)
@@ -236,9 +236,9 @@ class _Search:
                     study.tell(asked, state=optuna.trial.TrialState.FAIL)
                     yield None
                 else:
-                    judged = self._judged(measures)
-                    study.tell(asked, judged)
-                    yield Trial(number=asked.number, values=values, objectives=judged)
+                    reached = self._values_of(measures)
+                    study.tell(asked, reached)
+                    yield Trial(number=asked.number, values=values, objectives=reached)
                 advance()
             if number < most:
                 asked = study.ask(grid)
@@ -254,8 +254,8 @@ class _Search:
             if place < last and not isinstance(self._executor, trials.InThisProcess):
                 self._submit(self._with_shipped(best.values, place + 1))  # what follows unless this number may be as shipped
             measures = answer.result()
-            if not isinstance(measures, str) and self._judged(measures) <= best.objectives:
-                best = Trial(number=best.number, values=values, objectives=self._judged(measures))
+            if not isinstance(measures, str) and self._values_of(measures) <= best.objectives:
+                best = Trial(number=best.number, values=values, objectives=self._values_of(measures))
         return best
 
     def _with_shipped(self, values: tuple[float, ...], place: int) -> tuple[float, ...]:
@@ -270,7 +270,7 @@ class _Search:
         named = {tunable.name: value for tunable, value in zip(self._tunables, values, strict=True)}
         return policy_numbers.edited(self._sources, self._tunables, named)
 
-    def _judged(self, measures: Measures) -> tuple[float, ...]:
+    def _values_of(self, measures: Measures) -> tuple[float, ...]:
         return tuple(goal.of(measures) for goal in self._objectives)
 
     def _held_out(self, *compared: Trial) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -279,7 +279,7 @@ class _Search:
         old, new = (answer.result() for answer in answers)
         if isinstance(old, str) or isinstance(new, str):
             raise UsageError(f"the policies cannot decide on what is held out: {old if isinstance(old, str) else new}")
-        return self._judged(old), self._judged(new)
+        return self._values_of(old), self._values_of(new)
 
     def _failing(self, texts: Mapping[str, str]) -> tuple[str, ...]:
         """The tests of the policies that fail with these texts, and not with the shipped ones."""

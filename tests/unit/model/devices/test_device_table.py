@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wharfinger.model import objects
+from wharfinger.model.devices.counted_devices import CountedDevices
 from wharfinger.model.devices.device import MILLI, WHOLE, Device, DeviceDemand, Store, own_name
 from wharfinger.model.devices.device_table import DeviceTable
-from wharfinger.model.devices.whole_counts import WholeCounts
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import checkpoint_of, copied, restored
@@ -159,7 +159,7 @@ def test_copies_of_a_cluster_have_its_devices() -> None:
         assert other.devices.on(0) == state.snapshot().devices.on(0)
 
 
-def test_whole_counts_are_devices_of_which_is_not_known_if_they_are_taken() -> None:
+def test_counted_devices_are_devices_of_which_is_not_known_if_they_are_taken() -> None:
     state = ClusterState()
     labelled = node("a", 0, **{GPU: "3", "example.com/amount": "5000", "cpu": "8"})
     labelled.metadata.labels[f"{GPU}.product"] = "T4"
@@ -174,7 +174,7 @@ def test_whole_counts_are_devices_of_which_is_not_known_if_they_are_taken() -> N
         (GPU, "1", None, "T4", 0.0),
         (GPU, "2", None, "T4", WHOLE),
     ]
-    assert state.snapshot().devices.asked(PodView(asking)) == DeviceDemand(2)
+    assert state.snapshot().devices.demand(PodView(asking)) == DeviceDemand(2)
 
 
 def test_a_node_that_comes_or_goes_is_no_look_at_the_devices_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ def test_a_node_that_comes_or_goes_is_no_look_at_the_devices_of_the_others(monke
 
 
 def test_a_resource_of_another_source_is_no_whole_count() -> None:
-    assert not WholeCounts([GPU]).devices_on(node("a", 0, **{GPU: "3"}), [], ClusterState().objects)
+    assert not CountedDevices([GPU]).devices_on(node("a", 0, **{GPU: "3"}), [], ClusterState().objects)
 
 
 def test_no_table_is_made_for_a_cluster_whose_devices_are_never_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,4 +149,4 @@ def test_what_a_pod_asks_for(made: bool, asked: int) -> None:
         },
         objects.Pod,
     )
-    assert state.snapshot().devices.asked(PodView(pod)) == DeviceDemand(asked)
+    assert state.snapshot().devices.demand(PodView(pod)) == DeviceDemand(asked)

@@ -86,7 +86,7 @@ def _shapes(pods: Iterable[PodView], snapshot: Snapshot, *, memory: bool = False
 
 
 def _shape(pod: PodView, snapshot: Snapshot, *, memory: bool) -> Shape:
-    asked = snapshot.devices.asked(pod)
+    asked = snapshot.devices.demand(pod)
     requests = pod.requests
     return Shape(
         requests.get("cpu", 0),

@@ -168,9 +168,9 @@ def measure(chain: Chain, work: workloads.Workload, clock: Clock = time.perf_cou
 
 
 def _rules(chain: Chain, snapshot: Snapshot, pod: PodView, clock: Clock) -> tuple[RuleTime, ...]:
-    lineup = chain.lineup(pod, snapshot)
-    filters = [_filter_time(plugin, pod, snapshot, clock) for plugin in lineup.filters]
-    return (*filters, *(_score_time(term.plugin, pod, snapshot, clock) for term in lineup.scores))
+    pod_rules = chain.pod_rules(pod, snapshot)
+    filters = [_filter_time(plugin, pod, snapshot, clock) for plugin in pod_rules.filters]
+    return (*filters, *(_score_time(term.plugin, pod, snapshot, clock) for term in pod_rules.scores))
 
 
 def _filter_time(plugin: FilterPlugin, pod: PodView, snapshot: Snapshot, clock: Clock) -> RuleTime:

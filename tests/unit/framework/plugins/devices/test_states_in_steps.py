@@ -15,7 +15,7 @@ from wharfinger.model import objects
 from wharfinger.model.devices.pools import Pools
 from wharfinger.model.state.device_states import DeviceStates
 from wharfinger.model.state.node_reader import READ_AT_ONCE
-from wharfinger.operator.judgement import Judge
+from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.operator.preview_answer import WhatIf, answered
 from wharfinger.simulate import placing
 from wharfinger.what_if.drain import drain_ahead
@@ -116,12 +116,12 @@ def test_a_cluster_that_is_followed_from_the_start_reads_no_slices_at_the_first_
     assert told == []
 
 
-def judged(state):
-    """The steps in which the operator looks ahead of a judgement about a placed pod."""
+def checked(state):
+    """The steps in which the operator looks ahead of a check of a placed pod."""
     name = POD.object.spec.scheduler_name
     scheduler = SimpleNamespace(profiles=[SimpleNamespace(name=name, chain=CHAIN)], state=state, snapshot=state.snapshot)
     ran = structs.replace(POD.object, spec=structs.replace(POD.object.spec, node_name="n00000"))
-    return Judge(scheduler, ManualClock(), TenantRights()).precompute(ran)
+    return PolicyChecks(scheduler, ManualClock(), TenantRights()).precompute(ran)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def judged(state):
         lambda state: answered(CHAIN, state.snapshot(), [POD]),
         lambda state: answered(CHAIN, state.snapshot(), [POD], what_if=WhatIf(drain=("n00000",))),
         lambda state: drain_ahead(Decider(CHAIN), SupposedChanges(state), ["n00000"], [POD]),
-        judged,
+        checked,
     ],
-    ids=["dry run", "evaluation", "preview", "preview of a drain", "drain", "judgement"],
+    ids=["dry run", "evaluation", "preview", "preview of a drain", "drain", "check of a placed pod"],
 )
 def test_questions_that_are_answered_on_the_event_loop_look_at_one_node_in_a_step(state, looked_at, asked):
     before = 0

@@ -19,7 +19,7 @@ MAX_UNITS: Final = 64
 """A resource with more units on a node is an amount and not devices: no computer has as many slots."""
 
 
-class WholeCounts:
+class CountedDevices:
     """The devices of extended resources, without those in `excluded`, for which another source has details."""
 
     __slots__ = ("_excluded",)
@@ -42,7 +42,7 @@ class WholeCounts:
             ]
         return found
 
-    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:  # noqa: ARG002 — a port
+    def demand(self, pod: PodView, store: Store) -> DeviceDemand | None:  # noqa: ARG002 — a port
         """All units of extended resources that a pod requests."""
         count = sum(amount for name, amount in pod.requests.items() if "/" in name and name not in self._excluded)
         return DeviceDemand(count) if 0 < count <= MAX_UNITS else None

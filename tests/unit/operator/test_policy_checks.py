@@ -10,7 +10,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model import objects
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.operator.judgement import Judge
+from wharfinger.operator.policy_checks import PolicyChecks
 
 TEXT = 'policy "{}" for pods where (pod.labels["secret"] ?? "") == "{}"\nscore s = 1\n'
 POLICIES = {"cluster": CLUSTER, "team-a.own": Authority("team-a"), "team-b.theirs": Authority("team-b")}
@@ -21,10 +21,10 @@ IS_FOR = 'it is for pods where (pod.labels["secret"] ?? "") == "{0}"'
 SHOWN = (*HIDDEN[:2], f"{HIDDEN[2]}: {IS_FOR}")
 
 
-def judge(rights):
+def checks(rights):
     made = [policy(TEXT.format(name, name), authority) for name, authority in POLICIES.items()]
     scheduler = SimpleNamespace(profiles=[SimpleNamespace(name="default-scheduler", chain=assemble(made))], state=ClusterState())
-    return Judge(scheduler, ManualClock(), rights)
+    return PolicyChecks(scheduler, ManualClock(), rights)
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def judge(rights):
 def test_whether_a_policy_governs(name, restricted, trusted):
     named = objects.Pod(metadata=POD.metadata, spec=objects.PodSpec(scheduler_name="default-scheduler"))
     for rights, expected in ((TenantRights(), restricted), (TenantRights(TenantPolicies.TRUSTED), trusted)):
-        assert judge(rights).governs(name, named) == (*expected[:2], expected[2].format(name))
+        assert checks(rights).governs(name, named) == (*expected[:2], expected[2].format(name))

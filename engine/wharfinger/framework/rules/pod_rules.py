@@ -32,7 +32,7 @@ DEFAULT_QUANTUM = 1e-6
 """Totals are rounded to a multiple of this before they are compared: far below one point, far above the rounding errors of sums."""
 
 
-class Lineup(Struct, frozen=True, kw_only=True):
+class PodRules(Struct, frozen=True, kw_only=True):
     """The filters, scores and tie breaks that apply to the pods governed by one set of policies.
 
     `notes` are sentences about contradictions between policies; they are part of every decision's report.
@@ -48,7 +48,7 @@ class Lineup(Struct, frozen=True, kw_only=True):
     permits: tuple[PolicyPermit, ...] = ()
 
     def evictable(self, pod: PodView, at: Circumstances) -> Evictable:
-        """The pods that preemption may evict for a pod with this lineup."""
+        """The pods that preemption may evict for a pod with these rules."""
         return eviction.evictable(self.governing, pod, at)
 
     @property

@@ -1,4 +1,4 @@
-"""Texts of others judged in processes that can be ended."""
+"""Processes that check policies for the webhook, and that can be ended."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from wharfinger.daemon.admission import Judges, TooLong, judge_command
+from wharfinger.daemon.admission import CheckerPool, TooLong, checker_command
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import SystemClock
 from wharfinger.language.semantics.authority import TenantRights
@@ -29,47 +29,47 @@ for line in sys.stdin:
 """
 
 
-async def with_judges(story, **options):
-    judges = Judges(SystemClock().monotonic, **options)
+async def with_pool(story, **options):
+    pool = CheckerPool(SystemClock().monotonic, **options)
     try:
-        return await story(judges)
+        return await story(pool)
     finally:
-        await judges.close()
+        await pool.close()
 
 
 def slow_ones(seconds=1.0):
     return {"command": (sys.executable, "-c", SLOW), "seconds": seconds}
 
 
-def test_a_process_judges_one_text_after_the_other():
-    async def story(judges):
-        found = [await judges(obj, Requester("jo")) for obj in (GOOD, BAD, {"spec": 3}, GOOD)]
-        assert len(judges._all) == 1
+def test_a_process_checks_one_text_after_the_other():
+    async def story(pool):
+        found = [await pool(obj, Requester("jo")) for obj in (GOOD, BAD, {"spec": 3}, GOOD)]
+        assert len(pool._all) == 1
         return found
 
-    good, bad, odd, again = asyncio.run(with_judges(story, command=judge_command(TenantRights()), seconds=30.0))
+    good, bad, odd, again = asyncio.run(with_pool(story, command=checker_command(TenantRights()), seconds=30.0))
     assert (good.refusal, odd.refusal, again.refusal) == ("", "", "")
     assert "schedulingpolicies/p:2:11" in bad.refusal
 
 
 def test_a_text_that_takes_too_long_ends_its_process_and_no_other():
-    async def story(judges):
-        slow = [asyncio.create_task(judges({"slow": True}, Requester("slow", group=str(number)))) for number in range(2)]
-        assert (await judges({"say": "quick"}, Requester("quick", group="quick"))).refusal == "quick"
+    async def story(pool):
+        slow = [asyncio.create_task(pool({"slow": True}, Requester("slow", group=str(number)))) for number in range(2)]
+        assert (await pool({"say": "quick"}, Requester("quick", group="quick"))).refusal == "quick"
         for outcome in await asyncio.gather(*slow, return_exceptions=True):
             assert isinstance(outcome, TooLong)
-        assert (await judges({"say": "again"}, Requester("quick", group="quick"))).refusal == "again"
+        assert (await pool({"say": "again"}, Requester("quick", group="quick"))).refusal == "again"
 
-    asyncio.run(with_judges(story, **slow_ones()))
+    asyncio.run(with_pool(story, **slow_ones()))
 
 
 def test_many_slow_texts_of_one_source_do_not_delay_the_others_until_all_are_built():
     order = []
 
-    async def story(judges):
+    async def story(pool):
         async def ask(name, obj):
             with contextlib.suppress(TooLong):
-                await judges(obj, Requester(name, group=name))
+                await pool(obj, Requester(name, group=name))
             order.append(name)
 
         slow = [asyncio.create_task(ask(name, {"slow": True})) for name in ("a", "b", "c") for _ in range(3)]
@@ -77,61 +77,61 @@ def test_many_slow_texts_of_one_source_do_not_delay_the_others_until_all_are_bui
         await asyncio.gather(asyncio.create_task(ask("other", {"say": "x"})))
         await asyncio.gather(*slow)
 
-    asyncio.run(with_judges(story, **slow_ones()))
+    asyncio.run(with_pool(story, **slow_ones()))
     assert order.index("other") <= 3, order
     assert len(order) == 10
 
 
 def test_a_process_that_ends_is_reported_and_followed_by_another():
-    async def story(judges):
+    async def story(pool):
         with pytest.raises(WharfingerError, match="ended with status 3"):
-            await judges({"exit": 3}, Requester("jo"))
-        return await judges({"say": "here"}, Requester("jo"))
+            await pool({"exit": 3}, Requester("jo"))
+        return await pool({"say": "here"}, Requester("jo"))
 
-    assert asyncio.run(with_judges(story, **slow_ones())).refusal == "here"
+    assert asyncio.run(with_pool(story, **slow_ones())).refusal == "here"
 
 
 def test_a_process_that_ended_while_it_waited_is_followed_by_another_unseen():
-    async def story(judges):
-        await judges({"say": "x"}, Requester("jo"))
-        (process,) = judges._idle
+    async def story(pool):
+        await pool({"say": "x"}, Requester("jo"))
+        (process,) = pool._idle
         process.kill()
         await process.wait()
-        return await judges({"say": "here"}, Requester("jo"))
+        return await pool({"say": "here"}, Requester("jo"))
 
-    assert asyncio.run(with_judges(story, **slow_ones())).refusal == "here"
+    assert asyncio.run(with_pool(story, **slow_ones())).refusal == "here"
 
 
 def test_one_that_cannot_be_started_is_reported():
-    async def story(judges):
+    async def story(pool):
         with pytest.raises(WharfingerError, match="cannot be started"):
-            await judges(GOOD, Requester("jo"))
+            await pool(GOOD, Requester("jo"))
 
-    asyncio.run(with_judges(story, command=(sys.executable, "-c", "")))
+    asyncio.run(with_pool(story, command=(sys.executable, "-c", "")))
 
 
 def test_no_process_keeps_working_for_a_client_that_has_gone():
-    async def story(judges):
-        assert (await judges({"say": "first"}, Requester("jo"))).refusal == "first"
-        (process,) = judges._all
-        asking = asyncio.create_task(judges({"slow": True}, Requester("jo")))
+    async def story(pool):
+        assert (await pool({"say": "first"}, Requester("jo"))).refusal == "first"
+        (process,) = pool._all
+        asking = asyncio.create_task(pool({"slow": True}, Requester("jo")))
         for _ in range(10):
             await asyncio.sleep(0)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         assert await process.wait() == -9
-        assert (await judges({"say": "next"}, Requester("jo"))).refusal == "next"
+        assert (await pool({"say": "next"}, Requester("jo"))).refusal == "next"
 
-    asyncio.run(with_judges(story, **slow_ones(seconds=30.0)))
+    asyncio.run(with_pool(story, **slow_ones(seconds=30.0)))
 
 
 def test_a_process_whose_caller_has_gone_starts_all_the_same():
-    async def story(judges):
-        asking = asyncio.create_task(judges({"say": "x"}, Requester("jo")))
+    async def story(pool):
+        asking = asyncio.create_task(pool({"say": "x"}, Requester("jo")))
         await asyncio.sleep(0)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        assert (await judges({"say": "next"}, Requester("jo"))).refusal == "next"
-        return len(judges._all)
+        assert (await pool({"say": "next"}, Requester("jo"))).refusal == "next"
+        return len(pool._all)
 
-    assert asyncio.run(with_judges(story, **slow_ones(seconds=30.0))) == 1
+    assert asyncio.run(with_pool(story, **slow_ones(seconds=30.0))) == 1

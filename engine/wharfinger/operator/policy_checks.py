@@ -36,7 +36,7 @@ class PolicyViolation(Struct, frozen=True, kw_only=True):
     better: str | None = None
 
 
-class Judge:
+class PolicyChecks:
     """Answers for the chains of one scheduler; `rights` defines what may be shown to users of a namespace."""
 
     def __init__(self, scheduler: Scheduler, clock: Clock, rights: TenantRights) -> None:

@@ -1,12 +1,12 @@
-"""The prospects of a group that does not fit now: the number of members that each domain takes, and when and where all can be placed.
+"""The room for a group that does not fit now: how many members each domain takes, and where and when all can be placed later.
 
 `domain_fits`: members are assumed in each domain in sequence, as the chain places them, until it refuses one of each kind; then they are
 forgotten. An exact search may fit more into a domain than this, so a number is what surely fits.
 
-`expecting`: the nodes that pods are expected to leave first. A pod with `activeDeadlineSeconds` ends that many seconds after its start at
-the latest. Pods are taken away in the order in which they end until the group fits. If the pods with deadlines are not enough, those that
-have run longest are taken away too, except those of DaemonSets; then the time at which the group fits is not known. Pods are really taken
-from the state: pass a copy of it.
+`expected_placement`: the nodes that pods are expected to leave first. A pod with `activeDeadlineSeconds` ends that many seconds after its
+start at the latest. Pods are taken away in the order in which they end until the group fits. If the pods with deadlines are not enough,
+those that have run longest are taken away too, except those of DaemonSets; then the time at which the group fits is not known. Pods are
+really taken from the state: pass a copy of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from wharfinger.groups.domains import CHANGES_PER_STEP, Domain, Tentative, domains, of_rows
+from wharfinger.groups.domains import CHANGES_PER_STEP, Domain, TentativePlacement, domains, of_rows
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.placing import MAX_STEPS, placing
 from wharfinger.groups.terms import DomainFit, Group, Placed
@@ -39,7 +39,7 @@ def domain_fits(
     After `steps` decisions about one member in one domain, the least promising domains are left out. `state` is as before in the end, or
     when it is closed.
     """
-    tentative = Tentative(decider, state, steps)
+    tentative = TentativePlacement(decider, state, steps)
     keys = tuple(level.key for level in group.terms.levels if level.required)
     members = member_classes.ordered(group.waiting)
     candidates = _candidates(group, state, keys)
@@ -66,7 +66,7 @@ def _candidates(group: Group, state: ClusterState, keys: tuple[str, ...]) -> lis
     return [] if own is None else [domain for domain in found if all(domain.labels[key] == value for key, value in own.items())]
 
 
-def _fit(tentative: Tentative, domain: Domain, members: list[PodView]) -> Generator[None, None, DomainFit]:
+def _fit(tentative: TentativePlacement, domain: Domain, members: list[PodView]) -> Generator[None, None, DomainFit]:
     rows = domain.rows if domain.labels else None
     refused: dict[Hashable, PodView] = {}
     try:
@@ -87,7 +87,7 @@ def _fit(tentative: Tentative, domain: Domain, members: list[PodView]) -> Genera
         tentative.forget_all()
 
 
-class Expected(Struct, frozen=True, kw_only=True):
+class ExpectedPlacement(Struct, frozen=True, kw_only=True):
     """A placement that is free once other pods have ended; `at` is the latest time of their end, or None if it is not known."""
 
     placement: Placed
@@ -100,25 +100,27 @@ def ends_at(pod: PodView, now: float) -> float | None:
     return None if seconds is None else (pod.started or now) + seconds
 
 
-def expecting(decider: Decider, state: ClusterState, group: Group, *, steps: int = MAX_STEPS) -> Generator[None, None, Expected | None]:
+def expected_placement(
+    decider: Decider, state: ClusterState, group: Group, *, steps: int = MAX_STEPS
+) -> Generator[None, None, ExpectedPlacement | None]:
     """A generator of steps that returns where the group is expected to be placed; None if it would not fit even then.
 
     The state has the same pods on the same nodes when the generator ends or is closed. `steps` is the budget of each question if the group
     can be placed.
     """
-    leaving = _order(state, group)
-    gone = _Gone(state, leaving)
+    leaving = _leaving(state, group)
+    removed = _RemovedPods(state, leaving)
     try:
-        fits, known = len(leaving), sum(1 for end, *_ in leaving if end < math.inf)
+        fits, known = len(leaving), sum(1 for each in leaving if each.end < math.inf)
         if known < fits:
-            yield from gone.first(known)
+            yield from removed.first(known)
             answer = yield from placing(decider, state, group, steps=steps)
             fits = known if isinstance(answer, Placed) else fits
         found: Placed | None = None
         low, high = -1, fits
         while high - low > 1 or found is None:
             number = high if found is None else (low + high) // 2
-            yield from gone.first(number)
+            yield from removed.first(number)
             answer = yield from placing(decider, state, group, steps=steps)
             if isinstance(answer, Placed) and answer.nodes:
                 found, high = answer, number
@@ -126,32 +128,41 @@ def expecting(decider: Decider, state: ClusterState, group: Group, *, steps: int
                 return None
             else:
                 low = number
-        at = max((end for end, *_ in leaving[:high]), default=state.snapshot().now)
-        return Expected(placement=found, at=None if at == math.inf else at)
+        at = max((each.end for each in leaving[:high]), default=state.snapshot().now)
+        return ExpectedPlacement(placement=found, at=None if at == math.inf else at)
     finally:
-        gone.put_all_back()
+        removed.put_all_back()
 
 
-def _order(state: ClusterState, group: Group) -> list[tuple[float, float, PodView, bool]]:
-    """The pods that may leave, the first to end first: (end, start, pod, True for assumed)."""
+class _Leaving(Struct, frozen=True):
+    """A pod that is expected to leave its node; `end` is its latest end, infinite if it is not known."""
+
+    end: float
+    start: float
+    pod: PodView
+    assumed: bool
+
+
+def _leaving(state: ClusterState, group: Group) -> list[_Leaving]:
+    """The pods that may leave, the first to end first."""
     own = {pod.uid for pod in (*group.waiting, *group.placed)}
     snapshot = state.snapshot()
     found = []
     for pod, assumed in state.placements():
         if pod.uid not in own and snapshot.row(pod.node_name) is not None and not _of_daemon_set(pod):
             end = snapshot.now if pod.terminating else ends_at(pod, snapshot.now)
-            found.append((math.inf if end is None else end, pod.started or math.inf, pod, assumed))
-    return sorted(found, key=lambda each: (each[0], each[1], each[2].key))
+            found.append(_Leaving(math.inf if end is None else end, pod.started or math.inf, pod, assumed))
+    return sorted(found, key=lambda each: (each.end, each.start, each.pod.key))
 
 
 def _of_daemon_set(pod: PodView) -> bool:
     return any(owner.controller and owner.kind == "DaemonSet" for owner in pod.object.metadata.owner_references)
 
 
-class _Gone:
+class _RemovedPods:
     """The number of pods, in order, that are removed from the state."""
 
-    def __init__(self, state: ClusterState, leaving: list[tuple[float, float, PodView, bool]]) -> None:
+    def __init__(self, state: ClusterState, leaving: list[_Leaving]) -> None:
         self._state = state
         self._leaving = leaving
         self._count = 0
@@ -170,9 +181,9 @@ class _Gone:
 
     def _step(self, count: int) -> None:
         if self._count < count:
-            self._state.remove_pod(self._leaving[self._count][2])
+            self._state.remove_pod(self._leaving[self._count].pod)
             self._count += 1
         else:
             self._count -= 1
-            _, _, pod, assumed = self._leaving[self._count]
-            put_back(self._state, pod, pod.node_name, assumed=assumed)
+            back = self._leaving[self._count]
+            put_back(self._state, back.pod, back.pod.node_name, assumed=back.assumed)
