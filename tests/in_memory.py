@@ -65,6 +65,7 @@ class InMemoryCluster:
     """`Binder`, `PodWriter`, `EventSink` and source of a cluster that exists only here.
 
     `before_bind` is called with the pod and the node of each bind and may raise `BindFailed`, before or (`after_bind`) after it is written.
+    `before_disrupt` is called with the pod of each eviction, and with True for one without effect, and may raise `WriteFailed`.
     While `lagging`, changes are not sent until `catch_up`. `graceful` pods stay, marked as deleted, until they are removed.
     """
 
@@ -76,6 +77,7 @@ class InMemoryCluster:
         self.graceful = False
         self.before_bind: Callable[[PodView, str], None] = _all_is_well
         self.after_bind: Callable[[PodView, str], None] = _all_is_well
+        self.before_disrupt: Callable[[PodView, bool], None] = _nothing_is_refused
         self._objects: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}
         self._sinks: list[ClusterSink] = []
         self._held_back: deque[Callable[[ClusterSink], None]] = deque()
@@ -159,8 +161,14 @@ class InMemoryCluster:
             status = replace(status, nominated_node_name=nominated_node)
         self.put(replace(there, status=status))
 
+    async def try_disrupt(self, victim: PodView, condition: Condition) -> None:
+        """Change nothing."""
+        await asyncio.sleep(0)
+        self.before_disrupt(victim, True)
+
     async def disrupt(self, victim: PodView, condition: Condition) -> None:
         """Mark the victim as disrupted, and delete it."""
+        self.before_disrupt(victim, False)
         await self.patch_status(victim, condition=condition)
         if not self.graceful:
             self.remove("Pod", victim.key)
@@ -212,6 +220,10 @@ class InMemoryCluster:
 
 def _all_is_well(pod: PodView, node: str) -> None:
     """Every bind succeeds."""
+
+
+def _nothing_is_refused(pod: PodView, dry_run: bool) -> None:
+    """Every eviction succeeds."""
 
 
 def _with_condition(status: objects.PodStatus, condition: Condition) -> objects.PodStatus:

@@ -139,6 +139,9 @@ class PodWriter(Protocol):
     async def disrupt(self, victim: PodView, condition: Condition) -> None:
         """Sets the condition of the victim and deletes it, with its uid as precondition; a victim that no longer exists is no error."""
 
+    async def try_disrupt(self, victim: PodView, condition: Condition) -> None:
+        """The same without effect: raises `WriteFailed` if `disrupt` would be refused."""
+
 
 class VolumeWriter(Protocol):
     """Writes the volume bindings of a pod before the pod is bound. Every method may raise `WriteFailed`."""

@@ -180,6 +180,9 @@ class ApiWriter:
 
     async def patch_status(self, pod: PodView, *, condition: Condition | None = None, nominated_node: str | None = None) -> None:
         """Writes the condition and the nominated node; sends nothing if the pod has both already."""
+        await self._patch_status(pod, condition, nominated_node)
+
+    async def _patch_status(self, pod: PodView, condition: Condition | None, nominated_node: str | None = None, query: str = "") -> None:
         status: dict[str, Any] = {}
         if condition is not None and not _has(pod, condition):
             status["conditions"] = [self._condition(pod, condition)]
@@ -187,28 +190,38 @@ class ApiWriter:
             status["nominatedNodeName"] = nominated_node or None
         if status:
             body = msgspec.json.encode({"metadata": _identity(pod), "status": status})
-            await self._write("PATCH", f"{path_of(pod)}/status", body, STRATEGIC_PATCH)
+            await self._write("PATCH", f"{path_of(pod)}/status{query}", body, STRATEGIC_PATCH)
 
     async def delete(self, pod: PodView) -> None:
         """Deletes the pod of this uid; a pod that is already deleted is no error."""
+        await self._delete(pod)
+
+    async def _delete(self, pod: PodView, query: str = "") -> None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if pod.object.metadata.uid:
             options["preconditions"] = {"uid": pod.object.metadata.uid}
         try:
-            await self._write("DELETE", path_of(pod), msgspec.json.encode(options))
+            await self._write("DELETE", f"{path_of(pod)}{query}", msgspec.json.encode(options))
         except WriteFailed as failed:
             if not failed.gone:
                 raise
 
     async def disrupt(self, victim: PodView, condition: Condition) -> None:
         """Writes the condition on the victim and deletes it; a victim that is already deleted is no error."""
+        await self._disrupt(victim, condition)
+
+    async def try_disrupt(self, victim: PodView, condition: Condition) -> None:
+        """Sends the same requests with `dryRun`: the API server checks them, admission included, and changes nothing."""
+        await self._disrupt(victim, condition, "?dryRun=All")
+
+    async def _disrupt(self, victim: PodView, condition: Condition, query: str = "") -> None:
         try:
-            await self.patch_status(victim, condition=condition)
+            await self._patch_status(victim, condition, query=query)
         except WriteFailed as failed:
             if failed.gone:
                 return
             raise
-        await self.delete(victim)
+        await self._delete(victim, query)
 
     def _condition(self, pod: PodView, condition: Condition) -> dict[str, Any]:
         """The condition with its times; the transition time changes only with the status (UpdatePodCondition, pkg/api/v1/pod/util.go)."""

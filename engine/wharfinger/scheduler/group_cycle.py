@@ -517,19 +517,18 @@ class GroupCycle:
         group, members = attempt.group, list(attempt.members.values())
         nodes = [(attempt.members[uid].pod, node) for uid, node in found.placement.nodes.items()]
         self._groups.reject(attempt.entry, rejectors)
-        self._preemptor.preempt_for_group(attempt.entry, nodes, found.victims)
-        for key in dict.fromkeys(self._groups.index.key_of(victim.uid) for victim in found.victims):
-            self._write_disrupted(key, attempt)
+        self._preemptor.preempt_for_group(attempt.entry, nodes, found.victims, self._disrupted(found.victims))
         message = self._status.waits_for_preemption(group)
         self._ended(attempt, "waiting_on_preemption", message)
         nominated = {pod.uid: node for pod, node in nodes}
         yield from self._report(attempt, members, f"group {group.key}: {message}", rejectors, nominated)
 
-    def _write_disrupted(self, key: str | None, attempt: _Attempt) -> None:
-        """Write that a group is disrupted as a whole."""
-        victims = None if key is None else self._groups.index.group(key)
-        if victims is not None and victims.terms.disruption is Disruption.GROUP:
-            self._status.disrupted(victims, attempt.profile.name, self._status.preemptor(attempt.group.key))
+    def _disrupted(self, victims: Sequence[PodView]) -> list[Group]:
+        """The groups of victims that are disrupted as a whole."""
+        index = self._groups.index
+        keys = dict.fromkeys(index.key_of(victim.uid) for victim in victims)
+        groups = [group for key in keys if key is not None and (group := index.group(key)) is not None]
+        return [group for group in groups if group.terms.disruption is Disruption.GROUP]
 
     def _take_nominations_back(self, group: Group) -> None:
         """Take back nominations of members that do not help the group."""

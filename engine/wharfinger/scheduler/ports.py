@@ -167,6 +167,9 @@ class DryRunWriter:
         """Let the victim count as deleted."""
         self._sink.assume_deleted(victim)
 
+    async def try_disrupt(self, victim: PodView, condition: Condition) -> None:
+        """Send nothing."""
+
     async def annotate_claim(self, claim: objects.PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:  # noqa: ARG002 — as above
         """Let the claim count as bound to a new volume."""
         metadata = objects.ObjectMeta(name=f"pvc-{claim.metadata.uid}")

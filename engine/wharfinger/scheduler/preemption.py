@@ -3,6 +3,9 @@
 The preempting pod is not tried again until its victims are seen to be terminating. Until they are deleted, the state has them as leaving: a
 pod that is tried meanwhile waits for those on its nominated node, also for the victims of others there, and does not choose more. A group
 is nominated to the nodes of its whole placement, which are kept for it until all of its victims have left.
+
+If the API server refuses an eviction, the nomination is taken back, and the pod is tried again after a backoff. Before a group is evicted
+as a whole, all of its evictions are tried without effect: if one is refused, none is carried out.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import TYPE_CHECKING
 from wharfinger.emit import Failed
 from wharfinger.event_loop import Background, until
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.ports import WriteFailed, pod_reference
+from wharfinger.framework.ports import Reference, WriteFailed, pod_reference
 from wharfinger.framework.prepared import Reason
 from wharfinger.scheduler import status
 from wharfinger.scheduler.events import Preempted
@@ -22,6 +25,7 @@ from wharfinger.scheduler.ports import LiveCluster
 from wharfinger.scheduler.queued_pods import QueuedGroup
 
 if TYPE_CHECKING:
+    from wharfinger.groups.terms import Group
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.binding.permits import Permits
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -63,14 +67,21 @@ class Preemptor:
     def preempt(self, queued: QueuedPod, node: str, victims: tuple[PodView, ...]) -> None:
         """Nominate a node for a pod, and evict the victims there in the background."""
         self._ports.emit(Preempted(queued.pod, node, len(victims)))
-        self._preempt(queued, ((queued.pod, node),), victims)
+        self._preempt(queued, ((queued.pod, node),), victims, ())
 
-    def preempt_for_group(self, entry: QueuedGroup, nodes: Sequence[tuple[PodView, str]], victims: tuple[PodView, ...]) -> None:
-        """Nominate members of a group to their nodes, and evict the victims there in the background."""
+    def preempt_for_group(
+        self, entry: QueuedGroup, nodes: Sequence[tuple[PodView, str]], victims: tuple[PodView, ...], disrupted: Sequence[Group]
+    ) -> None:
+        """Nominate members of a group to their nodes, and evict the victims there in the background.
+
+        `disrupted` are the groups among the victims that leave as a whole or not at all.
+        """
         self._ports.emit(Preempted(entry.pod, nodes[0][1], len(victims)))
-        self._preempt(entry, nodes, victims)
+        self._preempt(entry, nodes, victims, disrupted)
 
-    def _preempt(self, queued: QueuedPod, nodes: Sequence[tuple[PodView, str]], victims: tuple[PodView, ...]) -> None:
+    def _preempt(
+        self, queued: QueuedPod, nodes: Sequence[tuple[PodView, str]], victims: tuple[PodView, ...], disrupted: Sequence[Group]
+    ) -> None:
         own = {pod.uid for pod, _ in nodes}
         for pod, node in nodes:
             self._displace(pod, node, own)
@@ -79,7 +90,7 @@ class Preemptor:
         self._staying[queued.uid] = {victim.uid for victim in victims if not victim.terminating}
         for victim in victims:
             self._cluster.state.expect_leaving(victim.uid)
-        self._background.start(self._evict(queued, [pod for pod, _ in nodes], victims))
+        self._background.start(self._evict(queued, [pod for pod, _ in nodes], victims, disrupted))
 
     async def drain(self) -> None:
         """Wait until no eviction is under way."""
@@ -103,19 +114,27 @@ class Preemptor:
             self._writes.write(other, None, "")
             self._queue.activate(other.uid)
 
-    async def _evict(self, queued: QueuedPod, nominated: Sequence[PodView], victims: tuple[PodView, ...]) -> None:
+    async def _evict(
+        self, queued: QueuedPod, nominated: Sequence[PodView], victims: tuple[PodView, ...], disrupted: Sequence[Group]
+    ) -> None:
         uid, evicted = queued.uid, list[bool]()
         try:
-            evicted = await asyncio.gather(*(self._evict_once(queued, victim) for victim in victims))
+            evicted = await asyncio.gather(*(self._may_leave(queued, pod) for group in disrupted for pod in group.placed))
+            if all(evicted):
+                for group in disrupted:
+                    self._status.disrupted(group, queued.profile.name, self._reference(queued))
+                evicted = await asyncio.gather(*(self._evict_once(queued, victim) for victim in victims))
             if all(evicted):
                 await self._wait_for_victims(uid)
         finally:
             for staying in self._staying.pop(uid, ()):
                 self._stays(staying)
-            if not all(evicted):
+            if all(evicted):
+                self._queue.activate(uid)
+            else:
                 for pod in nominated:
                     self._give_up(pod)
-            self._queue.activate(uid)
+                self._queue.delay(uid)
 
     def _stays(self, victim: str) -> None:
         """Forget a victim that does not terminate: it must be evicted again, and pods that wait for it are tried again."""
@@ -147,24 +166,38 @@ class Preemptor:
         while self._staying.get(uid) and clock.monotonic() < ends_at:
             await until(self._seen, clock, ends_at - clock.monotonic())
 
+    async def _may_leave(self, queued: QueuedPod, victim: PodView) -> bool:
+        """True if the victim is terminating, or the API server would accept its eviction."""
+        return victim.uid not in self._staying[queued.uid] or await self._write(queued, victim, dry_run=True)
+
     async def _evict_one(self, queued: QueuedPod, victim: PodView) -> bool:
         """True if the victim is terminating."""
         if self._permits.reject(victim.uid, Reason("preempted")):
             self.leaving(victim.uid)
             return True
+        if not await self._write(queued, victim):
+            return False
+        self._ports.events.record(victim, status.preempted(self._reference(queued), victim.node_name, queued.profile.name))
+        return True
+
+    async def _write(self, queued: QueuedPod, victim: PodView, *, dry_run: bool = False) -> bool:
+        """True if the API server accepts the eviction of a victim, which with `dry_run` is not carried out."""
         if not self._ports.leadership.is_leader:
             return False
         try:
-            await self._ports.writer.disrupt(victim, status.disrupted(queued.profile.name))
+            writer = self._ports.writer
+            await (writer.try_disrupt if dry_run else writer.disrupt)(victim, status.disrupted(queued.profile.name))
         except WriteFailed as error:
             self._ports.emit(Failed(f"preemption of pod {victim.key}", error))
             return error.gone
         except Exception as error:  # noqa: BLE001 — the preempting pod must not be lost by it
             self._ports.emit(Failed(f"preemption of pod {victim.key}", error))
             return False
-        by = self._status.preemptor(queued.key) if isinstance(queued, QueuedGroup) else pod_reference(queued.pod)
-        self._ports.events.record(victim, status.preempted(by, victim.node_name, queued.profile.name))
         return True
+
+    def _reference(self, queued: QueuedPod) -> Reference:
+        """The reference to the pod or group for which pods are evicted."""
+        return self._status.preemptor(queued.key) if isinstance(queued, QueuedGroup) else pod_reference(queued.pod)
 
     def _give_up(self, pod: PodView) -> None:
         """Take the nomination back: not all victims could be evicted."""

@@ -97,6 +97,15 @@ def test_a_victim_is_marked_and_then_deleted_if_it_is_still_the_same(write):
     assert server.seen[1].body["preconditions"] == {"uid": "u1"}
 
 
+def test_an_eviction_without_effect_sends_the_same_requests_as_a_dry_run(write):
+    failure, server, _ = write(
+        lambda writer: writer.try_disrupt(pod(), DISRUPTED), {("PATCH", STATUS): [Answer()], ("DELETE", PATH): [refused(403)]}
+    )
+    assert failure is not None
+    assert [(seen.method, seen.query) for seen in server.seen] == [("PATCH", {"dryRun": "All"}), ("DELETE", {"dryRun": "All"})]
+    assert server.seen[1].body["preconditions"] == {"uid": "u1"}
+
+
 ANOTHER_UID = refused(422, "Invalid", 'Pod "web" is invalid: metadata.uid: Invalid value: "u1": field is immutable')
 REPLACED = refused(
     409,

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from tests.unit.scheduler.running import node, pod, running
 from tests.unit.scheduler.test_groups_live import RACK, bound, gang, members, racks, racks_of
+from wharfinger.framework.ports import WriteFailed
 
 
 def low(name, on, cpu="2", **more):
@@ -108,6 +109,54 @@ def test_a_group_that_is_disrupted_as_a_whole_stays_if_its_own_priority_is_not_l
             assert {text.partition(". ")[2] for text in conditions(world, "g")} == {
                 "preemption: No preemption victims found for incoming preemptor"
             }
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("denied", ["old-0", "old-1"])
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_group_that_is_disrupted_as_a_whole_stays_as_a_whole_if_one_eviction_is_refused(denied, gone):
+    async def story():
+        async with running(*racks(2, 1, "2"), whole(gang("old", 2), -5), *members("old", 2, "2", priority=-5)) as world:
+            tried = []
+
+            def refuse(pod, dry_run):
+                tried.append((pod.name, dry_run))
+                if pod.name == denied:
+                    raise WriteFailed("denied by a webhook", retriable=False, gone=gone)
+
+            world.cluster.before_disrupt = refuse
+            for one in (gang("g", 2), *members("g", 2)):
+                world.cluster.put(one)
+            await world.calm()
+            if gone:  # the watch will show it
+                assert {dry_run for _, dry_run in tried} == {False, True}
+                return
+            assert {dry_run for _, dry_run in tried} == {True}
+            assert len(bound(world, "old")) == 2
+            assert world.cluster._objects["PodGroup"]["default/old"].status.conditions[-1].type != "DisruptionTarget"
+            world.cluster.before_disrupt = lambda pod, dry_run: None
+            await world.pass_time(12)
+            assert bound(world, "old") == set()
+            assert len(bound(world, "g")) == 2
+
+    asyncio.run(story())
+
+
+def test_refused_evictions_are_tried_again_after_backoffs():
+    async def story():
+        async with running(*racks(2, 1, "2"), whole(gang("old", 2), -5), *members("old", 2, "2", priority=-5)) as world:
+            tried = []
+
+            def refuse(pod, dry_run):
+                tried.append(world.clock.monotonic())
+                raise WriteFailed("denied by a webhook", retriable=False)
+
+            world.cluster.before_disrupt = refuse
+            for one in (gang("g", 2), *members("g", 2)):
+                world.cluster.put(one)
+            await world.pass_time(60)
+            assert 2 * 4 <= len(tried) <= 2 * 10
 
     asyncio.run(story())
 

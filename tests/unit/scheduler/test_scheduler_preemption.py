@@ -83,6 +83,23 @@ def test_an_eviction_that_breaks_is_tried_again():
     story_of(story)
 
 
+def test_evictions_that_are_refused_again_and_again_are_tried_after_backoffs():
+    async def story():
+        async with running(node("a", cpu="1"), pod("low")) as world:
+            tried = []
+
+            async def refuse(victim, condition):
+                tried.append(world.clock.monotonic())
+                raise WriteFailed("denied by a webhook", retriable=False)
+
+            world.cluster.disrupt = refuse
+            world.cluster.put(pod("high", priority=100))
+            await world.pass_time(60)
+            assert 4 <= len(tried) <= 12
+
+    story_of(story)
+
+
 def test_a_victim_that_is_wrongly_said_to_be_gone_is_evicted_again():
     async def story():
         async with running(node("a", cpu="1"), pod("low")) as world:

@@ -323,6 +323,13 @@ class SchedulingQueue:
         self._places.activate(queued, ACTIVATED)
         return True
 
+    def delay(self, uid: str) -> None:
+        """Try a waiting pod or group again after the error backoff, and not earlier. Gated pods stay."""
+        queued = self._pods.get(uid) or self.groups.by_uid(uid)
+        if queued is not None and queued.gate is None and queued.place in {Place.UNSCHEDULABLE, Place.BACKOFF, Place.ACTIVE}:
+            self._places.take_out(queued)
+            self._places.back_off(queued, self._settings.error_backoff.ready_at(self._clock.monotonic(), queued.rejections))
+
     # ── time ──
 
     def flush(self) -> None:
