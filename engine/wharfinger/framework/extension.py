@@ -307,7 +307,7 @@ class PreBindPlugin(Plugin, ABC):
 
     @abstractmethod
     async def pre_bind(self, placement: Placement) -> Reason | None:
-        """The reason why the placement must be undone, or None."""
+        """The reason why the placement must be undone, or None. For a member of a group, it is cancelled after the group's timeout."""
 
 
 class BindPlugin(Plugin, ABC):

@@ -8,6 +8,7 @@ at a time. Without a long search, what comes after the group in the queue waits 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ from wharfinger.groups.results import answered
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
 from wharfinger.policies.budget import SUSPENDED, Key
 from wharfinger.scheduler import status
-from wharfinger.scheduler.binding.permits import DELETED, STOPPED, BindTogether
+from wharfinger.scheduler.binding.together import DELETED, STOPPED, BindTogether
 from wharfinger.scheduler.cycle import IN_ORDER_SECONDS
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
 from wharfinger.scheduler.group_search import MEMBERS_PER_STEP, GroupSearch, Reservations, in_one_step, is_small
@@ -205,7 +206,7 @@ class GroupCycle:
                 yield from self._no_place(attempt, answer)
                 return
             if revision is None or (yield from self._assume(attempt, answer.nodes, revision)):
-                yield from self._placed(attempt, answer)
+                yield from self._placed(attempt, answer, self._cluster.snapshot().revision if revision is None else revision)
                 return
         yield from self._rejected(attempt, OVERTAKEN, frozenset())
 
@@ -337,8 +338,8 @@ class GroupCycle:
         placed = snapshot.placed(pod.uid)
         return pod if placed is None else pod.assigning(placed[1].assigned)
 
-    def _placed(self, attempt: _Attempt, answer: Placed) -> Steps:
-        """Reserve the placement of the members that are assumed, and bind them together."""
+    def _placed(self, attempt: _Attempt, answer: Placed, since: int) -> Steps:
+        """Reserve the placement of the members that are assumed, and bind them together; they fitted in the revision `since`."""
         entry = attempt.entry
         if entry.stale:
             self._forget(attempt, answer.nodes)
@@ -358,8 +359,10 @@ class GroupCycle:
         names = {uid: placement.pod.name for uid, placement in placements.items()}
         together = self._binding.waiting(pod.uid for pod in attempt.group.placed)
         if together is None:
+            required = {level.key: answer.domains[level.key] for level in terms.levels if level.required}
+            misfit = partial(self._binding.misfit, since=since, domains=required)
             needed = min(attempt.group.needed, len(placements))
-            together = BindTogether(key, names, needed, terms.timeout, self._clock, self._binding.give_back)
+            together = BindTogether(key, names, needed, terms.timeout, self._clock, give_back=self._binding.give_back, misfit=misfit)
         else:
             together.join(names)
         yield from self._start_bindings(attempt, placements, together)

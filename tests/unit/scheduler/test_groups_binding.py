@@ -1,6 +1,7 @@
 """Members of a group are bound together: the result if one of them fails before that."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -43,6 +44,9 @@ class Hurdle(ReservePlugin, PermitPlugin, PreBindPlugin):
             return Reason("volume is lost")
         if self._stops("pause", placement):
             await self.gone.wait()
+        while self._stops("deaf", placement):
+            with suppress(asyncio.CancelledError):
+                await self.gone.wait()
         return None
 
 
@@ -197,17 +201,131 @@ def test_a_member_whose_volume_comes_too_late_does_not_count_as_placed_in_the_ne
 
 
 def test_a_member_that_prepares_for_too_long_does_not_count_as_placed_in_the_next_attempt():
-    """A plugin that does not return cannot be ended, so the others wait for it."""
+    """A plugin that does not end when it is cancelled cannot be ended, so the others wait for it."""
 
     async def story():
-        hurdle = Hurdle("pause", "g-1")
+        hurdle = Hurdle("deaf", "g-1")
         async with running(*group_of(3), chains=hurdled(hurdle)) as world:
             await world.pass_time(1000, step=20)
             assert world.cluster.bindings == []
             assert {pod.name for pod, _ in world.scheduler.state.placements()} == {"g-1"}
+            assert [event.note for about, event in world.cluster.events if about == "default/g-1"] == [
+                'PreBind of plugin "Hurdle" was cancelled and has not ended; the group is tried again after that'
+            ]
             hurdle.gone.set()
             await world.pass_time(60, step=5)
             assert len(bound(world, "g")) == 3
+
+    asyncio.run(story())
+
+
+def test_a_plugin_that_does_not_return_is_cancelled_when_the_time_of_the_group_is_over():
+    async def story():
+        hurdle = Hurdle("pause", "g-1")
+        async with running(*group_of(3), chains=hurdled(hurdle)) as world:
+            await world.pass_time(299, step=23)
+            assert world.scheduler.n_binding == 3
+            await world.pass_time(1)
+            assert {one.message for one in world.seen.attempts} == {
+                'group default/g: only 2 of the 3 members that are needed could be bound in time, without g-1 (PreBind of plugin "Hurdle")'
+            }
+            assert {about for about, event in world.cluster.events if "without g-1" in event.note} >= {f"default/g-{n}" for n in range(3)}
+            assert list(world.scheduler.state.placements()) == []
+            hurdle.gone.set()
+            await world.pass_time(10)
+            assert len(bound(world, "g")) == 3
+
+    asyncio.run(story())
+
+
+def test_a_plugin_that_does_not_return_for_a_member_beyond_the_minimum_holds_only_this_one_and_not_for_long():
+    async def story():
+        hurdle = Hurdle("pause", "g-2")
+        async with running(node("a", "8"), gang("g", 2), *members("g", 3), chains=hurdled(hurdle)) as world:
+            assert bound(world, "g") == {"default/g-0", "default/g-1"}
+            await world.pass_time(300, step=20)
+            assert world.scheduler.n_binding == 0
+            (text,) = {one.message for one in world.seen.attempts if one.pod.name == "g-2"}
+            assert text == 'group default/g: PreBind of plugin "Hurdle" has not ended within 300 seconds'
+            hurdle.gone.set()
+            await world.pass_time(30)
+            assert len(bound(world, "g")) == 3
+
+    asyncio.run(story())
+
+
+def test_a_plugin_is_cancelled_when_too_few_members_are_left():
+    async def story():
+        hurdle = Hurdle("pause", "g-1")
+        async with running(*group_of(3), chains=hurdled(hurdle)) as world:
+            world.cluster.remove("Pod", "default/g-0")
+            await world.calm()
+            assert world.scheduler.n_binding == 0
+            assert list(world.scheduler.state.placements()) == []
+
+    asyncio.run(story())
+
+
+CHANGES = {
+    "cordoned": {"unschedulable": True},
+    "tainted": {"taints": [{"key": "broken", "effect": "NoSchedule"}]},
+    "smaller": {"cpu": "1"},
+    "in another rack": {"rack": "r9"},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("least", [4, 3])
+def test_a_node_that_changes_while_members_wait_for_each_other_gets_none_of_them(change, least):
+    async def story():
+        hurdle, change_to = Hurdle("pause", "g-1", "g-2"), {"cpu": "2", **change}
+        async with running(*racks(2, 2, "2"), gang("g", least, RACK), *members("g", 4), chains=hurdled(hurdle)) as world:
+            (rack,) = {pod.node_name[:2] for pod, _ in world.scheduler.state.placements()}
+            changed = f"{rack}n1"
+            world.cluster.put(node(changed, labels=[(RACK, change_to.pop("rack", rack))], **change_to))
+            await world.calm()
+            hurdle.gone.set()
+            await world.calm()
+            assert world.cluster.bindings == []
+            assert f"node {changed} has changed while the group was being bound" in next(
+                event.note for about, event in world.cluster.events if about == "default/g-0"
+            )
+            await world.pass_time(5)
+            assert len(bound(world, "g")) == 4
+            assert racks_of(world, "g") == {"r0", "r1"} - {rack}
+
+    asyncio.run(story())
+
+
+def test_a_node_that_changes_so_that_its_members_still_fit_gets_them():
+    async def story():
+        hurdle = Hurdle("pause", "g-1")
+        async with running(*racks(1, 2, "2"), gang("g", 4, RACK), *members("g", 4), chains=hurdled(hurdle)) as world:
+            for number in range(2):
+                world.cluster.put(node(f"r0n{number}", "3", labels=[(RACK, "r0"), ("new", "label")]))
+            world.cluster.put(node("r0n2", "2", labels=[(RACK, "r0")]))
+            await world.calm()
+            hurdle.gone.set()
+            await world.calm()
+            assert len(bound(world, "g")) == 4
+            assert {one.result for one in world.seen.attempts} == {"scheduled"}
+
+    asyncio.run(story())
+
+
+def test_a_late_member_whose_node_has_changed_is_tried_again_alone():
+    async def story():
+        hurdle = Hurdle("pause", "g-2")
+        async with running(node("a", "2"), node("b", "2"), gang("g", 2), *members("g", 3), chains=hurdled(hurdle)) as world:
+            assert bound(world, "g") == {"default/g-0", "default/g-1"}
+            (there,) = (pod.node_name for pod, assumed in world.scheduler.state.placements() if assumed)
+            world.cluster.put(node(there, "2", unschedulable=True))
+            world.cluster.put(node("c", "2"))
+            await world.calm()
+            hurdle.gone.set()
+            await world.pass_time(5)
+            assert dict(world.cluster.bindings)["default/g-2"] != there
+            assert len(world.cluster.bindings) == 3
 
     asyncio.run(story())
 

@@ -17,7 +17,7 @@ from wharfinger.groups import placing
 from wharfinger.model import objects
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.scheduler import group_cycle, group_search
-from wharfinger.scheduler.binding.permits import DELETED
+from wharfinger.scheduler.binding.together import DELETED
 from wharfinger.scheduler.incomplete_groups import PATIENCE
 from wharfinger.scheduler.scheduler import SchedulerSettings
 

@@ -2,7 +2,7 @@
 
     Permit ──▶ PreBind (with the pod's volumes and devices) ──▶ Bind ──▶ PostBind
 
-Members of a group wait for each other before Bind (`permits.BindTogether`).
+Members of a group wait for each other before Bind (`together.BindTogether`).
 
 The pod is assumed on its node all the while. If anything fails, what was reserved is given back, the pod is forgotten and queued again. A
 bind without a response may have been written. The pod stays assumed while the watch has time to show it. The same bind is sent again; it
@@ -12,24 +12,30 @@ names the pod's uid and the node, so repeating it is safe. A refusal of the repe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from wharfinger.emit import Failed
 from wharfinger.event_loop import Background
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import Placement, Plugin
+from wharfinger.framework.extension import Placement, Plugin, PreBindPlugin
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import Reason
+from wharfinger.groups.domains import of_rows as domains_of_rows
 from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.claims import DeviceClaims, VolumeBinds
-from wharfinger.scheduler.binding.permits import DELETED, BindTogether, GivenBack, Permits, Released
+from wharfinger.scheduler.binding.permits import Permits, Released
+from wharfinger.scheduler.binding.together import DELETED, BindTogether, GivenBack
 from wharfinger.scheduler.events import DecisionSummary, attempt_ended
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.scheduler.profiles import Profile
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
     from wharfinger.scheduler.status import Failures, StatusWrites
@@ -56,6 +62,14 @@ def _no_group() -> None:
     """Do nothing: no other pods are bound together with this one."""
 
 
+class _Member(Struct, frozen=True):
+    """A member of a group that is being bound."""
+
+    together: BindTogether
+    profile: Profile
+    placement: Placement
+
+
 class BindingCycle:
     """Binds at most `most` pods at a time, and writes at most as many claims for devices before."""
 
@@ -80,8 +94,7 @@ class BindingCycle:
         self.claims = DeviceClaims(cluster, most)
         self._background = Background(lambda error: self._ports.emit(Failed("binding cycle", error)))
         self._occupied = 0
-        self._together: dict[str, BindTogether] = {}  # of members of groups, by uid
-        self._node_of: dict[str, str] = {}  # of the same members
+        self._members: dict[str, _Member] = {}  # of groups, by uid
         self.room = asyncio.Event()
         self.room.set()
 
@@ -91,11 +104,9 @@ class BindingCycle:
     def start(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary, together: BindTogether | None = None) -> None:
         """Bind an assumed and reserved pod in the background, `together` with other members of its group."""
         if together is not None:
-            uid = queued.uid
-            self._together[uid] = together
-            self._node_of[uid] = placement.node
+            self._members[queued.uid] = _Member(together, queued.profile, placement)
             if not self._needs_preparation(queued, placement):
-                together.arrived(uid)
+                together.arrived(queued.uid)
         self._background.start(self._run(queued, placement, decided)).add_done_callback(lambda _task: self._vacate())
         self._occupy()
 
@@ -105,26 +116,55 @@ class BindingCycle:
         It waits for no permit any more, and members that wait for it are given back if they are too few without it.
         """
         self.refuse(uid, "the pod is being deleted")
-        together = self._together.get(uid)
-        if together is not None:
-            together.lost(uid, DELETED)
+        member = self._members.get(uid)
+        if member is not None:
+            member.together.lost(uid, DELETED)
 
     def node_removed(self, name: str) -> None:
         """Note that a node is gone: the members of groups that were to be bound to it are lost for the others."""
-        for uid in [uid for uid, node in self._node_of.items() if node == name]:
+        for uid, member in [(uid, member) for uid, member in self._members.items() if member.placement.node == name]:
             why = f"node {name} was removed while the group was being bound"
-            self._together[uid].lost(uid, why)
+            member.together.lost(uid, why)
             self.give_back(uid, why)
 
     def waiting(self, uids: Iterable[str]) -> BindTogether | None:
         """Those that are bound together with one of these pods, if they still wait for each other."""
-        found = (self._together.get(uid) for uid in uids)
-        return next((together for together in found if together is not None and together.is_open), None)
+        found = (self._members.get(uid) for uid in uids)
+        return next((member.together for member in found if member is not None and member.together.is_open), None)
+
+    def misfit(self, uids: Collection[str], since: int, domains: Mapping[str, str]) -> str:
+        """The reason why one of these assumed members does not fit its node any more; "" if all do.
+
+        Only nodes that have changed after the revision `since` are looked at. `domains` are the values of their required topology keys.
+        """
+        snapshot = self._cluster.snapshot()
+        rows = snapshot.changed_nodes(since)
+        if not len(rows):
+            return ""
+        changed = {snapshot.names[row]: row for row in rows.tolist()}
+        for uid in uids:
+            member = self._members[uid]
+            pod, node = member.placement.pod, member.placement.node
+            if node in changed and not self._fits(member, changed[node], domains):
+                return f"node {node} has changed while the group was being bound, and does not take {pod.name} any more"
+        return ""
+
+    def _fits(self, member: _Member, row: int, domains: Mapping[str, str]) -> bool:
+        """True if all filters agree to an assumed pod on the node where it is, and the node is in these domains."""
+        state, pod = self._cluster.state, member.placement.pod
+        if domains_of_rows(tuple(domains), (row,), self._cluster.snapshot()) != domains:
+            return False
+        if not state.forget(pod):
+            return True  # it is bound already, which shows when its own binding is sent
+        try:
+            return bool(member.profile.decider.filtering(self._cluster.snapshot(), pod).feasible[row])
+        finally:
+            state.assume(pod, member.placement.node)
 
     def gives_back(self, uid: str) -> bool:
         """True if a pod is a member of a group that cannot be bound as decided, and still prepares: its place will be given back."""
-        together = self._together.get(uid)
-        return together is not None and bool(together.failure)
+        member = self._members.get(uid)
+        return member is not None and bool(member.together.failure)
 
     def refuse(self, uid: str, why: str) -> bool:
         """True if a pod was waiting for a Permit plugin; it is refused now."""
@@ -194,26 +234,30 @@ class BindingCycle:
             uid = queued.uid
             self._permits.end(uid)
             if queued.group is not None:
-                self._together.pop(uid, None)
-                self._node_of.pop(uid, None)
+                self._members.pop(uid, None)
 
     def _lost(self, queued: QueuedPod, why: str) -> None:
         """Notify the members that are bound together with a pod that it is not bound."""
-        together = self._together.get(queued.uid)
+        together = self._together(queued)
         if together is not None:
             together.lost(queued.uid, f"member {queued.pod.name} could not be bound: {why}")
+
+    def _together(self, queued: QueuedPod) -> BindTogether | None:
+        """The members that are bound together with a pod; None without a group."""
+        member = None if queued.group is None else self._members.get(queued.uid)
+        return None if member is None else member.together
 
     async def _bind(self, queued: QueuedPod, placement: Placement) -> None:
         clock = self._ports.clock
         if self._needs_preparation(queued, placement):
             with self._outside_limit():
                 await self._prepare(queued, placement)
-        together = self._together.get(queued.uid) if queued.group is not None else None
+        together = self._together(queued)
         if together is not None:
             await self._wait_for_others(together, queued)
         await self._writes.finish(queued.uid)
         if together is not None:
-            together.check()
+            together.check(queued.uid)
         sent = clock.monotonic()
         try:
             await self._send(queued, placement)
@@ -223,14 +267,14 @@ class BindingCycle:
     async def _wait_for_others(self, together: BindTogether, queued: QueuedPod) -> None:
         """Return once the group may be bound, and there is room for another request: a group may be larger than the limit."""
         if together.arrived(queued.uid) and self._occupied <= self._most:
-            together.check()
+            together.check(queued.uid)
             return
         self._vacate()
         try:
             await together.ready(queued.uid)
             while not self.room.is_set():
                 await self.room.wait()
-            together.check()
+            together.check(queued.uid)
         finally:
             self._occupy()
 
@@ -250,17 +294,28 @@ class BindingCycle:
             queued.stages["permit"] = clock.monotonic() - started
             if refusal is not None:
                 raise Refused(*refusal)
-        together = self._together.get(queued.uid)
-        check = _no_group if together is None else together.check
+        together = self._together(queued)
+        check = _no_group if together is None else partial(together.check, queued.uid)
         started = clock.monotonic()
         try:
             for plugin in profile.pre_binds:
-                if (reason := await plugin.pre_bind(placement)) is not None:
+                check()
+                if (reason := await self._pre_bind(plugin, placement, together)) is not None:
                     raise BindFailed(f"{plugin.name}: {reason.text}")
             await self._volumes.bind(placement, profile.chain, check)
             await self.claims.bind(placement, profile.chain, check)
         finally:
             queued.stages["pre_bind"] = clock.monotonic() - started
+
+    async def _pre_bind(self, plugin: PreBindPlugin, placement: Placement, together: BindTogether | None) -> Reason | None:
+        """The answer of a plugin, which has as long as it wants, but for a member of a group only the time of the group."""
+        if together is None:
+            return await plugin.pre_bind(placement)
+
+        def stuck(why: str) -> None:
+            self._ports.events.record(placement.pod, status.failed_scheduling(why))
+
+        return await together.in_time(placement.pod.uid, f'PreBind of plugin "{plugin.name}"', plugin.pre_bind(placement), stuck)
 
     @contextmanager
     def _outside_limit(self) -> Iterator[None]:

@@ -1,23 +1,17 @@
-"""Waiting between placement and binding: for the permits of plugins and policies, and for the other members of a group.
-
-Permits can take minutes, and so can PreBind, and both can fail. So the members of a group wait for each other between PreBind and Bind:
-none is bound before as many as the group needs may be bound.
-"""
+"""Waiting for the permits of plugins and policies between placement and binding, which can take minutes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.emit import Failed
 from wharfinger.event_loop import Background, until
 from wharfinger.framework.extension import Permission, PermitPlugin, Placement, Plugin
-from wharfinger.framework.ports import Clock
 from wharfinger.framework.prepared import Reason
 from wharfinger.framework.rules.policy_rules import PolicyPermit
-from wharfinger.language.report.wording import capped
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
@@ -31,10 +25,6 @@ ANSWERS_PER_STEP = 16
 """Answers of policies that are worked out in one step of the event loop, some milliseconds; those that pods share count once."""
 STEP_PAUSE = 0.05
 """Seconds between two such steps, in which other pods are scheduled."""
-MAX_NAMED = 3
-"""Members that are named in a message."""
-DELETED = "a member was deleted while the group was being bound"
-STOPPED = "placing the group was stopped before the bindings of all its members had begun"
 
 
 class Released(Exception):
@@ -263,81 +253,3 @@ class _Wait:
 
     def __post_init__(self) -> None:
         self.chain = self.profile.chain
-
-
-class GivenBack(Exception):
-    """Raised for a placement whose group cannot be bound, so that its resources are released."""
-
-
-class BindTogether:
-    """Members of a group, their names by uid: none is bound before `needed` of them can be; they wait `timeout` seconds at most.
-
-    They are those of one attempt, and those that are placed while these wait.
-
-    If a member is deleted or refused, and too few are left, all members that are not bound are released: `give_back` is called with the uid
-    of each member that is not ready, and the reason. Members that are bound stay: they count as placed when the group is tried again.
-    """
-
-    def __init__(  # noqa: PLR0913, PLR0917 — what holds for the attempt
-        self, key: str, names: Mapping[str, str], needed: int, timeout: float, clock: Clock, give_back: Callable[[str, str], object]
-    ) -> None:
-        self._key = key
-        self._there = dict(names)
-        self._ready: set[str] = set()
-        self._needed = needed
-        self._clock = clock
-        self._ends_at = clock.monotonic() + timeout
-        self._give_back = give_back
-        self._answered = asyncio.Event()
-        self.failure = ""  # why too few members are left, once they are
-        if needed <= 0:
-            self._answered.set()
-
-    @property
-    def is_open(self) -> bool:
-        """True while it is not known whether enough members can be bound."""
-        return not self._answered.is_set()
-
-    def join(self, names: Mapping[str, str]) -> None:
-        """Add members that are placed while the others wait, their names by uid."""
-        self._there.update(names)
-
-    def arrived(self, uid: str) -> bool:
-        """True if enough members can be bound, counting this one, or if that has become impossible."""
-        self._ready.add(uid)
-        answered = self._answered.is_set()
-        if not answered and len(self._ready) >= self._needed:
-            self._answered.set()
-            return True
-        return answered
-
-    async def ready(self, uid: str) -> None:
-        """Return once enough members can be bound; raises `GivenBack` if that has become impossible."""
-        self.arrived(uid)
-        if not await until(self._answered, self._clock, self._ends_at - self._clock.monotonic()):
-            late = capped(sorted(name for uid, name in self._there.items() if uid not in self._ready), MAX_NAMED)
-            self._fail(f"only {len(self._ready)} of the {self._needed} members that are needed could be bound in time, without {late}")
-        self.check()
-
-    def check(self) -> None:
-        """Raises `GivenBack` if too few members are left."""
-        if self.failure:
-            raise GivenBack(self._message)
-
-    def lost(self, uid: str, why: str) -> None:
-        """Note that a member is not bound in this attempt."""
-        self._there.pop(uid, None)
-        self._ready.discard(uid)
-        if len(self._there) < self._needed:
-            self._fail(why)
-
-    def _fail(self, why: str) -> None:
-        if not self.failure:
-            self.failure = why
-            for uid in self._there.keys() - self._ready:
-                self._give_back(uid, self._message)
-        self._answered.set()
-
-    @property
-    def _message(self) -> str:
-        return f"group {self._key}: {self.failure}"
