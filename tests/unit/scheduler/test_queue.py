@@ -13,7 +13,7 @@ from wharfinger.framework.plugins.pods.pod_topology_spread import PodTopologySpr
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile, Profiles
-from wharfinger.scheduler.queue import waking
+from wharfinger.scheduler.queue import places
 from wharfinger.scheduler.queue.scheduling_queue import PODS_PER_STEP, SchedulingQueue
 from wharfinger.scheduler.queued_pods import MAX_CHANGES, Place
 
@@ -354,7 +354,7 @@ class CountedKey:
 
 @pytest.mark.parametrize("woken_by", WAKING)
 def test_a_step_orders_a_portion_of_very_many_pods_and_asks_about_a_portion(bench, monkeypatch, woken_by):
-    monkeypatch.setattr(waking, "RANKED_PER_STEP", 1000)
+    monkeypatch.setattr(places, "RANKED_PER_STEP", 1000)
     many = 8 * PODS_PER_STEP
     for number in range(many):
         bench.add(f"pod-{number}")
@@ -392,8 +392,8 @@ def test_a_pod_that_an_event_has_woken_is_let_in_although_a_later_change_of_poli
 
 @pytest.mark.parametrize("most_waves", [1, 2, 16])
 def test_a_pod_that_one_of_several_changes_of_policies_concerns_is_let_in(crowd, monkeypatch, most_waves):
-    monkeypatch.setattr(waking, "RANKED_PER_STEP", 100)
-    monkeypatch.setattr(waking, "MAX_WAVES", most_waves)
+    monkeypatch.setattr(places, "RANKED_PER_STEP", 100)
+    monkeypatch.setattr(places, "MAX_WAVES", most_waves)
     for ending in "37":
         crowd.queue.policies_changed(lambda queued, ending=ending: queued.pod.name.endswith(ending))
     crowd.queue._next_sweep = 1e9
@@ -405,7 +405,7 @@ def test_a_pod_that_one_of_several_changes_of_policies_concerns_is_let_in(crowd,
 
 
 def test_pods_that_come_and_are_popped_between_the_steps_of_a_change_lose_nothing(bench, monkeypatch):
-    monkeypatch.setattr(waking, "RANKED_PER_STEP", 100)
+    monkeypatch.setattr(places, "RANKED_PER_STEP", 100)
     for number in range(MANY):
         bench.add(f"pod-{number}")
     while (queued := bench.queue.pop()) is not None:

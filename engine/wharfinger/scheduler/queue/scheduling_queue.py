@@ -20,9 +20,8 @@ from wharfinger.model.state.object_store import ObjectStore
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler.events import PodsFlushed
 from wharfinger.scheduler.queue import hints
-from wharfinger.scheduler.queue.places import PODS_PER_STEP, REJECTED, GateFailed, QueuePlaces, QueueSettings
+from wharfinger.scheduler.queue.places import PODS_PER_STEP, REJECTED, GateFailed, QueuePlaces, QueueSettings, WokenPods
 from wharfinger.scheduler.queue.queued_groups import QueuedGroups
-from wharfinger.scheduler.queue.waking import WokenPods
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod, differ
 
 if TYPE_CHECKING:
