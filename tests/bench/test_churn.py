@@ -8,7 +8,7 @@ from tests.bench import churn
 from wharfinger.model.columns import arrays, domains, node_table, resource_table
 
 
-def test_what_is_kept_stays_as_much(monkeypatch: pytest.MonkeyPatch):
+def test_kept_state_stays_the_same_size(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(node_table, "SPARE_CODES", 100)  # so that a few minutes are enough to fill what is bounded
     monkeypatch.setattr(arrays, "MAX_KEYS", 8)
     monkeypatch.setattr(domains, "MAX_KEYS", 4)

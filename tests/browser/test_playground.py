@@ -54,7 +54,7 @@ def test_the_page_shows_who_passes_who_wins_and_why(playground, visit):
     wait_text(tab, "#under", "node-011 · points for shop/checkout-new")
 
 
-def test_what_is_typed_is_checked_and_the_map_follows(playground, visit):
+def test_typed_text_is_checked_and_the_map_is_updated(playground, visit):
     tab = visit(playground.url).tab
 
     write(tab, BROKEN)

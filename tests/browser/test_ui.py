@@ -241,7 +241,7 @@ def test_nodes_are_added_by_keyboard_alone(scheduler, visit, width):
     ("text", "said"),
     [("", "There is nothing to try"), ("a: [", "not YAML"), ("kind: Pod\nmetadata: {name: <script>}\nspec: 7", "spec"), ("7", "body")],
 )
-def test_what_cannot_be_tried_says_why(scheduler, visit, text, said):
+def test_a_workload_that_cannot_be_tried_gets_the_reason(scheduler, visit, text, said):
     found = visit(scheduler.url)
     found.tab.fill("#workload", text)
     found.tab.get_by_role("button", name="Try").click()
@@ -407,7 +407,7 @@ def test_every_view_has_an_address_that_outlives_a_reload(scheduler, visit, quer
     assert tab.url == f"{scheduler.url}?{query}"
 
 
-def test_what_is_opened_is_in_the_address_and_back_leads_back(scheduler, visit):
+def test_the_opened_object_is_in_the_address_and_back_returns_to_the_former_one(scheduler, visit):
     scheduler.put([pod("web")], POD)
     tab = visit(scheduler.url).tab
     tab.select_option("#coloring", "memory")
@@ -648,7 +648,7 @@ def test_nodes_are_found_by_name_and_zone(scheduler, visit):
     wait_text(found.tab, "#under", "node-00042 ·")
 
 
-def test_what_was_found_follows_the_nodes_and_the_cursor_stays(scheduler, visit):
+def test_found_nodes_follow_changes_and_the_cursor_stays(scheduler, visit):
     tab = visit(scheduler.url).tab
     tab.fill("#find", "node-0000")
     tab.focus("#map")
@@ -666,7 +666,7 @@ def test_one_node_is_one(visit):
         assert visit(page.url).title_of("cluster") == "Cluster · 1 node"
 
 
-def test_where_no_node_is_nothing_can_be_pointed_at(visit):
+def test_without_nodes_the_map_has_no_cursor(visit):
     with SchedulerPage() as page:
         found = visit(page.url)
         assert (found.title_of("cluster"), found.tab.inner_text("#under").strip()) == ("Cluster · 0 nodes", "")

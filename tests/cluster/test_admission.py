@@ -84,7 +84,7 @@ def test_kubectl_shows_at_once_what_is_wrong(defined, webhook):
         assert wharf.terminate() == 0, "although the API server keeps its connections"
 
 
-def test_what_was_stored_before_can_still_be_touched_and_removed(defined, webhook):
+def test_objects_stored_before_the_webhook_can_be_labelled_and_deleted(defined, webhook):
     custom.create(defined, "SchedulingPolicy", "old", {"source": BAD})
     with webhook():
         eventually(lambda: refusal(defined))

@@ -51,7 +51,7 @@ def test_two_of_ours_with_names_of_their_own(control_plane, mixed):
         assert len(reporters) == 2
 
 
-def test_what_others_bind_counts_at_once(control_plane, nodes, pods):
+def test_pods_bound_by_other_schedulers_count_at_once(control_plane, nodes, pods):
     nodes(2, cpu="1")
     with LiveScheduler(control_plane.kubeconfig) as scheduler:
         (theirs,) = pods(1, prefix="theirs", cpu="800m", scheduler="another-scheduler")

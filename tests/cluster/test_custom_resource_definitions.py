@@ -58,7 +58,7 @@ def test_it_takes_what_fits_and_refuses_the_rest_with_a_sentence(defined):
         assert sentence in str(refused.value), (kind, spec)
 
 
-def test_what_is_left_out_is_filled_in(defined):
+def test_omitted_fields_get_their_defaults(defined):
     assert custom.create(defined, "SchedulingPolicy", "p", POLICY)["spec"]["mode"] == "Enforce"
     spec = custom.create(defined, "PolicyApp", "web", {"image": "web:1"})["spec"]
     assert spec == {

@@ -56,7 +56,7 @@ def test_without_anything_to_run_it_says_what_to_install(installed):
     assert "needs wharf, uv or pipx" in ran.stderr
 
 
-def test_what_pip_installs_is_a_plugin_with_completion():
+def test_the_installed_package_is_a_kubectl_plugin_with_completion():
     path = f"{PROGRAMS}:{built('kubectl').parent}:{SYSTEM}"
 
     assert run("kubectl", "wharf", "version", PATH=path).stdout == f"wharfinger {__version__}\n"

@@ -71,7 +71,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_who_cannot_renew_stops_at_the_deadline_and_is_reported_and_another_leads_after_that(control_plane, proxy, fault):
+def test_a_leader_that_cannot_renew_stops_at_the_deadline_and_another_leads_after_it(control_plane, proxy, fault):
     with _leading(proxy, "one") as one, Candidate(control_plane.kubeconfig, "two") as two, Referee(one, two):
         proxy.add(FAULTS[fault], path=PATH)
 
@@ -104,7 +104,7 @@ def test_a_short_trouble_costs_nothing(control_plane, proxy):
         assert [said for _, said in one.reported] == ["started"]
 
 
-def test_who_stood_still_for_longer_than_its_lease_does_not_lead_when_it_wakes_whatever_the_clocks_say(control_plane):
+def test_a_process_suspended_for_longer_than_its_lease_does_not_lead_afterwards_even_with_skewed_clocks(control_plane):
     clock = SkewedClock(3600)
     with _leading(control_plane, "one", clock) as one, Candidate(control_plane.kubeconfig, "two") as two, Referee(one, two):
         time.sleep(DURATION + ONE_WAIT)

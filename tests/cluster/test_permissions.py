@@ -141,7 +141,7 @@ def test_without_the_role_of_apps_an_app_says_what_is_missing_and_gets_it(deploy
         eventually(lambda: [each for each in deployed.api.list("Deployment", "default") if each["metadata"]["name"] == "web"])
 
 
-def test_what_it_has_no_business_with_is_refused(deployed, account, nodes):
+def test_other_resources_are_forbidden(deployed, account, nodes):
     nodes(1)
     api = Api(deployed.port, account, deployed.certificate)
     try:

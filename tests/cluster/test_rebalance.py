@@ -219,7 +219,7 @@ def foreign_cordon(api):
         (foreign_cordon, "no longer what was planned on"),
     ],
 )
-def test_what_others_do_half_way_stops_it_with_a_report_and_open_nodes(control_plane, spread_out, interfere, said):
+def test_changes_by_others_stop_a_plan_with_a_report_and_uncordoned_nodes(control_plane, spread_out, interfere, said):
     api = control_plane.api
     left = first_eviction(api)
     running = rebalance(control_plane, "--apply", "--pods-of", NAME, "--timeout=5s")

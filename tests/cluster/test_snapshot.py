@@ -128,7 +128,7 @@ def test_a_snapshot_is_of_one_moment_though_pods_come_all_the_while(control_plan
         assert len(sets - pods) <= 1
 
 
-def test_what_may_not_be_read_is_reported_with_the_rule_that_is_missing(control_plane, nodes, tmp_path):
+def test_forbidden_kinds_are_reported_with_the_missing_rule(control_plane, nodes, tmp_path):
     nodes(1)
     api = control_plane.api
     rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]

@@ -89,7 +89,7 @@ def asked(tenant, name, **spec):
     return eventually(lambda: (found := tenant.request("GET", where).get("status") or {}).get("conditions") and found)
 
 
-def test_what_the_tenant_may_not_write_at_all(defined, tenant, wharf):
+def test_a_tenant_may_not_write_cluster_policies_or_status(defined, tenant, wharf):
     head = {"apiVersion": f"{custom.GROUP}/v1alpha1", "kind": "SchedulingPolicy", "metadata": {"name": "p"}}
     policy = {**head, "spec": {"source": custom.EAST}}
     for method, path, body in (
@@ -195,7 +195,7 @@ CURIOUS = (
 )
 
 
-def test_what_becomes_of_pods_of_others_changes_nothing_that_the_tenant_reads(defined, tenant, bank, wharf):
+def test_pods_of_other_namespaces_change_no_answer_to_a_tenant(defined, tenant, bank, wharf):
     large = {**TEMPLATE["spec"], "containers": [{"name": "main", "image": "web:1", "resources": {"requests": {"cpu": "999"}}}]}
     questions = {
         "none-fits": {"template": {"spec": large}, "capacity": True},

@@ -32,7 +32,7 @@ def test_the_table_has_every_layer_in_its_order():
     assert ROW.findall((ROOT / "docs" / "architecture.md").read_text("utf-8")) == layers()
 
 
-def test_what_the_source_refers_to_by_its_module_is_there():
+def test_modules_that_the_source_mentions_exist():
     packages = {name for name in layers() if (SOURCE / name).is_dir()}
     found = {
         (reference, path.relative_to(SOURCE).as_posix())

@@ -127,7 +127,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_changes_between_two_steps_is_read_for_the_decision(name, change):
+def test_changes_between_two_steps_are_read_for_the_decision(name, change):
     manifest, text = CASES[name]
     there, decider, asked = cluster(FEW), decider_of(text), case.pending({"pod": manifest})
     steps = decider.precompute(there.snapshot, asked)

@@ -196,7 +196,7 @@ LARGE = pod(
 
 
 @pytest.mark.parametrize("condition", ['tolerates(pod, "k{0}=w:NoSchedule")', '(pod.limits["example.com/r{0}"] ?? 0) > 3'])
-def test_what_a_policy_asks_of_a_large_pod_is_read_once(condition):
+def test_fields_of_a_large_pod_are_read_once(condition):
     """Each question of a policy is no work for each toleration or container of the pod."""
     conditions = " or ".join(f"({condition.replace('{0}', str(i))})" for i in range(90))
     policy, _ = checked(f'policy "p"\nfilter f {{ require {conditions} }}\n')

@@ -52,13 +52,13 @@ def test_the_condition_of_a_group_takes_no_more_than_that_of_a_scope():
 
 
 @pytest.mark.parametrize("name", texts.PRODUCTS)
-def test_what_needs_more_is_given_up_before_it_does(name):
+def test_texts_above_a_limit_are_refused_before_the_work_is_done(name):
     _, found = checked(texts.PRODUCTS[name](200))
     assert {d.code.name for d in found} & LIMITS
 
 
 @pytest.mark.parametrize("name", texts.WITHIN)
-def test_what_is_large_in_two_ways_is_not_gone_through_for_each(name):
+def test_work_does_not_grow_with_the_product_of_two_sizes(name):
     policy, found = checked(texts.WITHIN[name]())
     assert policy is not None, [str(d) for d in found][:3]
     assert work(texts.WITHIN[name](), policy_tests.run) < 4_000_000

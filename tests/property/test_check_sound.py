@@ -92,7 +92,7 @@ def test_values_are_as_their_types_say(data: st.DataObject) -> None:
 
 @slow
 @given(st.data())
-def test_what_need_not_be_handled_is_never_missing(data: st.DataObject) -> None:
+def test_values_without_a_required_missing_rule_are_never_missing(data: st.DataObject) -> None:
     policy = mended(data.draw(policy_expressions.policies()))
     interpreter = data.draw(interpreters(policy))
     for row in range(interpreter.snapshot.n_nodes):

@@ -86,7 +86,7 @@ def changed(draw: Any, state: ClusterState, nodes: list[objects.Node], placed: d
 @pytest.mark.parametrize("kind", FILTERS, ids=lambda kind: kind.name)
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(found=clusters(), asker=pods("asker").map(PodView), data=st.data())
-def test_who_may_come_in_now_is_woken(kind: Any, found: Any, asker: PodView, data: st.DataObject):
+def test_every_pod_that_fits_after_a_change_is_woken(kind: Any, found: Any, asker: PodView, data: st.DataObject):
     state, nodes, placed = found
     arguments = {kind.name: DEFAULTS} if kind is PodTopologySpread and data.draw(st.booleans()) else {}
     chain = fleet.chain_of(kind, **arguments)

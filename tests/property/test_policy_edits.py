@@ -61,6 +61,6 @@ async def follow(steps, folder):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(edits, min_size=1, max_size=12))
-def test_what_holds_is_the_last_good_version_of_each(steps):
+def test_the_last_good_version_of_each_policy_is_in_force(steps):
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(follow(steps, Path(folder)))

@@ -56,7 +56,7 @@ def test_any_text_is_checked_or_explained(text):
 
 @given(policy_texts.derived())
 @many
-def test_what_the_grammar_derives_is_parsed(text):
+def test_texts_derived_from_the_grammar_are_parsed(text):
     _, diagnostics = parsed(text)
     assert {diagnostic.code for diagnostic in diagnostics} <= BEYOND_THE_GRAMMAR
 

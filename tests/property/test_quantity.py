@@ -52,7 +52,7 @@ def test_any_text_is_a_quantity_or_a_clear_error(text):
 
 
 @given(st.integers(0, LARGEST), st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]))
-def test_what_is_written_is_read_back(amount, resource):
+def test_written_quantities_are_read_back(amount, resource):
     text = quantity.format_amount(resource, amount)
     assert quantity.amount(resource, text) == amount
     assert len(text) <= len(str(amount)) + 1

@@ -108,7 +108,7 @@ def test_values_have_their_type_and_are_absent_only_if_optional(snapshot: Snapsh
 
 @settings(max_examples=60, deadline=None)
 @given(pod=clusters.pods(), other=clusters.pods())
-def test_what_does_not_belong_to_the_identity_is_the_same_for_one_template(pod: Any, other: Any) -> None:
+def test_attributes_outside_of_the_identity_are_equal_for_one_template(pod: Any, other: Any) -> None:
     names = {"name": "twin", "uid": "uid-of-twin", "creation_timestamp": other.metadata.creation_timestamp}
     one, two = PodView(pod), PodView(replace(pod, metadata=replace(pod.metadata, **names), status=other.status))
     assert one.template == two.template

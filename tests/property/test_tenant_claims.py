@@ -156,7 +156,7 @@ def of_devices(draw: st.DrawFn) -> str:
 
 @slow
 @given(of_devices(), with_claims(), claiming_pods())
-def test_what_comes_of_a_policy_does_not_depend_on_claims_of_other_namespaces(text: str, two: WithClaims, pod: objects.Pod) -> None:
+def test_outcomes_of_a_policy_do_not_depend_on_claims_of_other_namespaces(text: str, two: WithClaims, pod: objects.Pod) -> None:
     policy = compiled(text, TENANT)
     assume(policy is not None)
     assert policy is not None

@@ -205,7 +205,7 @@ of_bank = st.sampled_from([[], *COMPILED])
 
 @some
 @given(curious(), with_objects(), asking(), st.tuples(of_bank, of_bank))
-def test_what_is_decided_does_not_depend_on_objects_of_other_namespaces(
+def test_decisions_do_not_depend_on_objects_of_other_namespaces(
     text: str, two: WithObjects, pod: objects.Pod, theirs: tuple[list[CompiledPolicy], list[CompiledPolicy]]
 ) -> None:
     policy = compiled(text, TENANT)

@@ -329,7 +329,7 @@ def question(text: str | None, pod: objects.Pod, replicas: int = 2) -> dict[str,
 
 @slow
 @given(texts, twos(), waiting_pods())
-def test_what_comes_of_a_policy_does_not_depend_on_pods_of_other_namespaces(text: str, two: Two, pod: objects.Pod) -> None:
+def test_outcomes_of_a_policy_do_not_depend_on_pods_of_other_namespaces(text: str, two: Two, pod: objects.Pod) -> None:
     policy = compiled(text, TENANT)
     assume(policy is not None)
     assert policy is not None

@@ -101,7 +101,7 @@ def test_equal_nodes_share_a_burst_to_the_pod():
 
 
 @pytest.mark.parametrize(("window", "unseen"), [(0.0, 0.0), (60.0, 100.0)])
-def test_what_began_within_the_window_counts_whole(window, unseen):
+def test_pods_started_within_the_window_count_fully(window, unseen):
     state = cluster([64], [0.2])
     container = objects.Container(name="c", resources=objects.ResourceRequirements(requests={"cpu": "100m"}))
     pod = objects.Pod(

@@ -132,7 +132,7 @@ def test_protected_pods_are_left_alone_as_if_their_priority_were_higher(case: tu
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(picture=packed(), lines=st.lists(st.sampled_from(RULES), max_size=2, unique=True), data=st.data())
-def test_what_is_kept_of_a_search_is_what_a_new_one_finds(picture: Picture, lines: list[str], data: st.DataObject) -> None:
+def test_a_kept_search_for_victims_equals_a_new_one(picture: Picture, lines: list[str], data: st.DataObject) -> None:
     built = chain.assemble([compile_policy(policy("preemption { never_evict when it.priority > 7\n" + "\n".join(lines) + "\n}"))])
     decider = cycle.Decider(built)
     state = picture.state()

@@ -33,7 +33,7 @@ def test_programs_that_are_given_win(empty_cache, monkeypatch):
     assert build.program("etcd") == empty_cache / "etcd"
 
 
-def test_what_is_built_is_found_without_go(empty_cache, monkeypatch):
+def test_built_binaries_are_found_without_go(empty_cache, monkeypatch):
     monkeypatch.setenv("PATH", str(empty_cache))
     binary = build.folder("kubernetes") / "bin" / "server"
     binary.parent.mkdir(parents=True)

@@ -31,7 +31,7 @@ def imported():
     return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | {"wharfinger"}}
 
 
-def test_what_is_imported_is_declared():
+def test_imported_packages_are_declared():
     given_by = packages_distributions()
     declared = {normal(Requirement(each).name) for name, group in GROUPS.items() if name != "dev" for each in group}
 
@@ -40,7 +40,7 @@ def test_what_is_imported_is_declared():
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_what_is_declared_is_pinned(group):
+def test_declared_packages_are_pinned(group):
     for requirement in map(Requirement, GROUPS[group]):
         if requirement.name != PROJECT["name"]:
             assert requirement.specifier.contains(PINNED[normal(requirement.name)]), requirement

@@ -126,13 +126,13 @@ def test_a_selected_expression_gets_a_name():
     assert not actions.actions(document, shift + start, shift + start + 3)
 
 
-def test_what_reads_the_placed_pod_gets_no_name():
+def test_expressions_that_read_the_placed_pod_are_not_extracted():
     text = 'policy "x"\nscore s = clamp(count(pods where it.namespace == "a", on: node), 0, 100)\n'
     start = text.index('it.namespace == "a"')
     assert not actions.actions(Document("x.policy", text), start, start + len('it.namespace == "a"'))
 
 
-def test_what_reads_a_parameter_gets_no_name():
+def test_expressions_that_read_a_parameter_are_not_extracted():
     text = 'policy "x"\nlet twice(x: memory) = x * 2\nscore s = twice(node.free.memory) normalize minmax\n'
     start = text.index("x * 2")
     assert not actions.actions(Document("x.policy", text), start, start + len("x * 2"))
@@ -231,7 +231,7 @@ MENDED = [
 
 
 @pytest.mark.parametrize(("text", "place", "title", "written"), MENDED, ids=[each[2] for each in MENDED])
-def test_what_a_help_names_is_written(text, place, title, written):
+def test_a_code_action_writes_the_text_that_the_help_names(text, place, title, written):
     text = f'policy "p"\n\n{text}'
     at = text.index(place)
     found = [each for each in actions.actions(Document("x.policy", text), at, at) if each.title.startswith(title)]

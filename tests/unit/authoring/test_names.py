@@ -130,7 +130,7 @@ def test_a_renamed_text_means_the_same(at, name):
         ("a\n  node", "b 1", "no name"),
     ],
 )
-def test_what_cannot_be_renamed_says_why(at, name, said):
+def test_a_refused_rename_gives_the_reason(at, name, said):
     with pytest.raises(UsageError, match=said):
         navigation.renamed(document(), TEXT.index(at), name)
 

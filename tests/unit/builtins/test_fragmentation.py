@@ -78,7 +78,7 @@ def mix(*requests: dict[str, Any]) -> typed.Workload:
         ({"devices": 1, "milli": 400.0, "models": frozenset("C")}, 1800.0),
     ],
 )
-def test_what_a_request_cannot_use(request_: dict[str, Any], useless: float) -> None:
+def test_thousandths_that_a_request_cannot_use(request_: dict[str, Any], useless: float) -> None:
     state = State(8000.0, 2.0**30, (500.0, 300.0, 1000.0), ("A", "A", "B"))
     assert state.useless_to(typed.Request(**request_)) == useless
 
@@ -144,7 +144,7 @@ def test_the_kernel_computes_the_definition(
 
 @settings(max_examples=40)
 @given(NODES, st.lists(REQUESTS, min_size=1, max_size=3), st.data())
-def test_what_is_kept_of_nodes_follows_every_change(
+def test_kept_values_of_nodes_follow_every_change(
     nodes: list[tuple[int, int, str]], requests: list[typed.Request], data: st.DataObject
 ) -> None:
     state, workload, view = cluster(nodes), typed.Workload("typical", tuple(requests)), asking(0, 0, "")

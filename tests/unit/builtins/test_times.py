@@ -52,7 +52,7 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_is_no_zone_is_refused(name: str) -> None:
+def test_unknown_time_zones_are_refused(name: str) -> None:
     assert (zone_fault(name) or "").startswith("there is no time zone")
 
 

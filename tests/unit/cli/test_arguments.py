@@ -58,7 +58,7 @@ def test_several_files_after_one_option(wharf, tmp_path):
     assert "b/any" in out
 
 
-def test_what_is_explained_may_stand_behind_the_files(wharf, tmp_path):
+def test_the_subject_of_explain_may_follow_the_files(wharf, tmp_path):
     (tmp_path / "cluster.yaml").write_text(
         "kind: Node\nmetadata: {name: n}\n---\nkind: Pod\nmetadata: {name: web, uid: w}\nspec: {containers: [{name: c}]}\n"
     )

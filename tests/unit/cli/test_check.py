@@ -33,7 +33,7 @@ def test_a_warning_about_cost_counts_as_a_finding(tmp_path, capsys):
     assert "about 10,000 pods × 8 operations" in capsys.readouterr().out
 
 
-def test_what_policies_cost_is_part_of_the_json(tmp_path, capsys):
+def test_the_json_has_the_costs_of_policies(tmp_path, capsys):
     path = tmp_path / "p.policy"
     path.write_text(COSTLY)
     assert cli.main(["check", "--cost", "--format", "json", str(path)]) == 1

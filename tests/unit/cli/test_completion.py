@@ -107,7 +107,7 @@ LINES = {
 
 
 @pytest.mark.parametrize(("line", "words"), LINES.items())
-def test_what_is_offered(offered, line, words):
+def test_candidates_of_a_command_line(offered, line, words):
     assert offered(line) == words
 
 
@@ -200,7 +200,7 @@ items:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_what_is_in_files_is_offered_and_not_run(ask, tmp_path, shell):
+def test_names_from_files_are_candidates_and_never_executed(ask, tmp_path, shell):
     (tmp_path / "hostile.yaml").write_text(HOSTILE)
     (tmp_path / "texts.policy").write_text(POLICY.replace('"a"', r'"\\$(touch run)", "[/b]"'))
 

@@ -91,7 +91,7 @@ def test_params_of_policies_are_compared(wharf):
         ([*CLUSTER, *POLICY, "--by", "zoen"], "no node has the label zoen"),
     ],
 )
-def test_what_is_refused(wharf, flags, said):
+def test_contradicting_flags_are_refused(wharf, flags, said):
     code, out, err = wharf("diff", *flags)
     assert (code, out) == (2, "")
     assert said in err

@@ -169,7 +169,7 @@ def test_pods_of_a_workload_are_placed_instead_of_the_pending_ones(wharf, tmp_pa
         (["--param", "keep_free=2Gi"], "keep_free"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_a_sentence(wharf, flags, sentence):
+def test_contradicting_flags_are_refused_in_one_sentence(wharf, flags, sentence):
     code, out, err = wharf("dry-run", "--snapshot", CLUSTER, "--policy", POLICY, *flags)
     assert (code, out) == (2, "")
     assert sentence in err

@@ -107,7 +107,7 @@ def test_a_bound_pod_of_a_snapshot_says_that_it_was_decided_again(wharf, cluster
         ("leaving", "default/leaving is being deleted, and will not be placed any more"),
     ],
 )
-def test_what_holds_a_pod_back_comes_before_what_would_be_decided(wharf, cluster, pod, says):
+def test_the_reason_why_a_pod_is_held_comes_before_the_supposed_decision(wharf, cluster, pod, says):
     code, out, _ = wharf("explain", "pod", pod, "--snapshot", cluster)
     assert code == 0
     assert out.startswith(says)
@@ -127,7 +127,7 @@ def test_what_holds_a_pod_back_comes_before_what_would_be_decided(wharf, cluster
         (("pod", "big", "--node", "n9"), "there is no node n9"),
     ],
 )
-def test_what_cannot_be_explained_says_why(wharf, cluster, words, says):
+def test_an_explanation_that_is_impossible_gives_the_reason(wharf, cluster, words, says):
     code, _, err = wharf("explain", *words, "--snapshot", cluster)
     assert code == 2
     assert says in err
@@ -195,7 +195,7 @@ def test_a_running_scheduler_is_asked_about_a_policy(wharf, scheduler):
         (["roomy", "--node", "n1"], "--node is about a pod"),
     ],
 )
-def test_what_is_refused_about_a_policy(wharf, cluster, policy, flags, said):
+def test_wrong_flags_about_a_policy_are_refused(wharf, cluster, policy, flags, said):
     code, out, err = wharf("explain", "policy", *flags, "--snapshot", cluster, "--policy", policy)
     assert (code, out) == (2, "")
     assert said in err

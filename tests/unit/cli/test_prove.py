@@ -19,7 +19,7 @@ def path(tmp_path):
     return found
 
 
-def test_what_is_proved_ends_with_0(wharf, path):
+def test_a_proof_has_exit_code_0(wharf, path):
     code, out, _ = wharf("prove", path, "--spares", "node.pod_count < 5")
     assert (code, out) == (0, "proved: the policy never rejects all nodes where node.pod_count < 5\n")
 
@@ -36,7 +36,7 @@ def test_a_counterexample_ends_with_1_and_fails_when_it_is_run(wharf, path):
     assert wharf("fmt", "--check", path)[0] in {0, 1}
 
 
-def test_what_is_beyond_the_model_ends_with_3_and_names_it(wharf, tmp_path):
+def test_an_unmodelled_expression_has_exit_code_3_and_is_named(wharf, tmp_path):
     path = tmp_path / "c.policy"
     path.write_text(
         'policy "c"\nfilter f { require sqrt(node.pod_count) * sqrt(node.pod_count) <= node.pod_count + 1 else "odd" on missing pass }\n'
@@ -64,7 +64,7 @@ def test_what_is_beyond_the_model_ends_with_3_and_names_it(wharf, tmp_path):
         (("--keeps", "count(pods) > 1"), "about the pod alone"),
     ],
 )
-def test_what_is_wrong_ends_with_2_and_one_sentence(wharf, path, flags, said):
+def test_wrong_arguments_have_exit_code_2_and_one_sentence(wharf, path, flags, said):
     code, out, err = wharf("prove", path, *flags)
     assert (code, out) == (2, "")
     assert said in err

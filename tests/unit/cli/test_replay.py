@@ -105,13 +105,13 @@ def test_one_pod_alone(wharf, log, running):
         (("--policy", "missing.policy"), "missing.policy: no such file or folder"),
     ],
 )
-def test_what_cannot_be_done_says_why(wharf, log, running, flags, says):
+def test_a_replay_that_is_impossible_gives_the_reason(wharf, log, running, flags, says):
     code, _, err = wharf("replay", str(log), *flags)
     assert code == 2
     assert says in err
 
 
-def test_what_is_missing_in_a_log_is_warned_of(wharf, log, running, tmp_path):
+def test_missing_parts_of_a_log_cause_warnings(wharf, log, running, tmp_path):
     cut = tmp_path / "cut.jsonl"
     cut.write_text(log.read_text()[:-30])
     code, out, err = wharf("replay", str(cut))

@@ -80,7 +80,7 @@ def test_the_webhook_is_asked_for_by_its_certificate(printed, wharf, config, tmp
     assert wharf("config", "print", "--admission-key=key")[0::2] == (2, "wharf: flags: admission.certificate: this field is needed\n")
 
 
-def test_who_may_ask_the_webhook_has_to_be_said(printed, wharf):
+def test_callers_of_the_webhook_must_be_named(printed, wharf):
     flags = ("--admission-certificate=cert", "--admission-key=key")
 
     status, _, said = wharf("config", "print", *flags)
@@ -92,7 +92,7 @@ def test_who_may_ask_the_webhook_has_to_be_said(printed, wharf):
     assert "anyCaller accepts clients without a certificate" in said
 
 
-def test_what_is_printed_is_a_file_for_config(wharf, tmp_path):
+def test_printed_settings_are_a_valid_file_for_config(wharf, tmp_path):
     _, first, _ = wharf("config", "print", "--policy=good.policy", "--dry-run")
     (tmp_path / "printed.yaml").write_text(first)
 

@@ -192,7 +192,7 @@ def test_a_snapshot_and_the_settings_have_theirs(wharf, here):
 
 
 @pytest.mark.parametrize("wrong", [{"kind": "Lost"}, {"items": {}}, {"items": [{"kind": "Node"}]}, {"metrics": {"m": {"n": "high"}}}])
-def test_what_is_no_snapshot_is_refused(wrong):
+def test_the_schema_of_snapshots_refuses_other_content(wrong):
     with pytest.raises(jsonschema.ValidationError):
         json_schemas.assert_holds("snapshot", CLUSTER | wrong)
 

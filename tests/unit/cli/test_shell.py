@@ -49,7 +49,7 @@ def process(*arguments, **more):
         (["bench", "--nodes", "0"], None),
     ],
 )
-def test_what_cannot_work_is_one_sentence_and_exit_code_2(wharf, arguments, sentence):
+def test_wrong_usage_is_one_sentence_and_exit_code_2(wharf, arguments, sentence):
     code, out, err = wharf(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith("wharf: ")

@@ -92,7 +92,7 @@ def test_nothing_wrong(wharf, files, server):
         (dict.fromkeys("abcd", "0.5"), "warning: all 4 nodes have the same value, so it distinguishes no nodes"),
     ],
 )
-def test_what_is_odd_is_reported(wharf, files, server, values, said):
+def test_suspicious_samples_are_reported(wharf, files, server, values, said):
     server.answers["load"] = values
     run = check(wharf, files, server)
     assert run.code == 1
@@ -120,7 +120,7 @@ def test_samples_of_a_clock_that_is_ahead_are_doubted(wharf, files, server):
     assert "are clocks apart, or is it milliseconds?" in run.out
 
 
-def test_what_the_server_warns_of_is_passed_on(wharf, files, server):
+def test_warnings_of_the_server_are_shown(wharf, files, server):
     server.answer = lambda query: (
         200,
         json.dumps({**json.loads(vector(server.answers[query], at=time.time())), "warnings": ["one\nstore"]}),
@@ -207,7 +207,7 @@ def test_servers_and_policies_come_from_the_settings(wharf, files, server):
         (POLICY, ["--prometheus", "http://me:secret@x"], "the URL has a password in it"),
     ],
 )
-def test_what_cannot_be_asked_is_reported(wharf, files, text, options, said):
+def test_queries_that_cannot_be_sent_are_reported(wharf, files, text, options, said):
     (files / "hot.policy").write_text(text)
     run = wharf("signals", "check", str(files / "hot.policy"), *options)
     assert run.code == 2

@@ -68,7 +68,7 @@ def test_all_is_well(wharf, scheduler):
     ]
 
 
-def test_what_is_wrong_is_listed_and_is_the_exit_code(wharf, scheduler):
+def test_problems_are_listed_and_set_the_exit_code(wharf, scheduler):
     lost = {"name": "configmap x/y", "lost": "the ConfigMap has been deleted", "notes": [], "texts": 1}
     kept = {**POLICY, "state": "kept", "diagnostics": [BAD], "omittedDiagnostics": 3}
     code, out, _ = wharf("status", "--url", scheduler(sources=[lost], policies=[kept]))
@@ -95,7 +95,7 @@ def test_a_process_that_is_not_ready_is_not_well_whatever_its_policies_are(wharf
     assert err == "wharf: not ready: api-server: no answer for 45 s: GET /version: connection refused\n"
 
 
-def test_what_others_have_written_moves_no_cursor(wharf, scheduler):
+def test_control_characters_in_answers_are_escaped(wharf, scheduler):
     odd = {**BAD, "message": "a\x1b[2J\nb\u2028c\u202ed"}
     code, out, _ = wharf("status", "--url", scheduler(sources=[], policies=[{**POLICY, "state": "kept", "diagnostics": [odd]}]))
     assert code == 1

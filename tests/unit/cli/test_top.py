@@ -90,7 +90,7 @@ def scheduler():
         thread.join()
 
 
-def test_who_is_not_ready_does_not_lead():
+def test_a_process_that_is_not_ready_is_not_shown_as_leader():
     between = MetricsInterval(now=Process().read(1.0), before=None)
     (first, _), (second, style) = screen(between, ["api-server: no answer for 45 s"], POLICIES, DECISIONS, 200)[:2]
     assert first.startswith("wharfinger 0.1.0, not ready; ")

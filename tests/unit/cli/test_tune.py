@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_written_costs_no_result(wharf, folder):
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_what_divides_by_zero_is_null(wharf, folder, output):
+def test_a_division_by_zero_is_null(wharf, folder, output):
     code, out, _ = wharf(*TUNE, "--objective", "moves / evicted", "--format", output)
     assert code == 0
     assert yaml.safe_load(out)["ships"]["objectives"]["moves / evicted"] is None  # JSON is YAML

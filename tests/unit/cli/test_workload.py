@@ -82,7 +82,7 @@ def test_memory_distinguishes_pods(wharf, snapshot):
         (["--name", "a-b"], "--name a-b: not a name"),
     ],
 )
-def test_what_is_wrong_is_reported(wharf, snapshot, flags, said):
+def test_wrong_flags_are_reported(wharf, snapshot, flags, said):
     code, out, err = wharf("workload", "--snapshot", "cluster.json", *flags)
     assert (code, out) == (2, "")
     assert said in err

@@ -62,7 +62,7 @@ def reported(policy):
         ('it.name != pod.name and it.labels["a"] == pod.uid', Lookup.SCAN),
     ],
 )
-def test_how_a_selection_is_answered(predicate, lookup):
+def test_the_lookup_of_each_kind_of_selection(predicate, lookup):
     (selection,) = cost.of_policy(checked(counting(predicate))).selections
     assert selection.lookup is lookup
     assert (selection.asked > 0) is (lookup in {Lookup.PODS, Lookup.SCAN})
@@ -79,7 +79,7 @@ def test_the_compiled_policy_costs_what_its_text_does():
     assert cost.of_compiled(compile_policy(policy, {"most": "5"})) == cost.of_policy(policy)
 
 
-def test_what_rules_share_is_counted_once_for_all_of_them():
+def test_shared_operations_of_rules_are_counted_once():
     rule = "score {} = count(pods where it.priority > 3, on: node) * 2 normalize minmax\n"
     found = cost.of_policy(checked('policy "p"\n' + rule.format("a") + rule.format("b")))
     assert [each.operations for each in found.rules] == [found.operations] * 2

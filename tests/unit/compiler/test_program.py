@@ -91,7 +91,7 @@ def test_rules_say_what_may_change_them() -> None:
     assert [(bit.clause, bit.missing) for bit in policy.filters[0].bits] == [(0, False), (1, False), (1, True)]
 
 
-def test_what_is_read() -> None:
+def test_the_attributes_that_a_policy_reads() -> None:
     policy = compiled(WEB_SPREAD)
     assert ("node", "labels", "lifecycle") in policy.reads
     assert ("node", "labels", "disktype") in policy.reads
@@ -136,7 +136,7 @@ def test_a_value_of_placed_pods_may_turn_out_not_to_depend_on_them() -> None:
         ("pod.priority > 0 or (false and young)", True, False),
     ],
 )
-def test_what_a_scope_varies_with(scope: str, identity: bool, timed: bool) -> None:
+def test_the_values_that_a_scope_varies_with(scope: str, identity: bool, timed: bool) -> None:
     rule = 'filter f { require node.pod_count < 5 else "no" }'
     policy = compiled(f'policy "p"\nfor pods where {scope}\nlet young = age(pod.created) < 5min\n{rule}')
     assert (policy.scope_reads_identity, policy.scope_timed, policy.rules_read_identity) == (identity, timed, False)
@@ -263,7 +263,7 @@ def test_common_parts_are_one_node() -> None:
     assert str(policy).count("call ratio") == 1
 
 
-def test_what_params_decide_is_decided_once() -> None:
+def test_conditions_on_params_are_folded() -> None:
     text = """
     policy "p"
     param strict: bool = true

@@ -61,6 +61,6 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("old", "new"), CHANGES.values(), ids=CHANGES)
-def test_what_would_take_less_is_noticed(old, new):
+def test_a_narrower_schema_is_found(old, new):
     assert len(list(narrower(old, new))) == 1
     assert list(narrower(old, old)) == []

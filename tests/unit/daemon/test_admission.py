@@ -98,7 +98,7 @@ def test_an_app_without_a_policy_of_its_own_passes():
 
 
 @pytest.mark.parametrize("obj", [{}, {"spec": []}, {"spec": {"mode": "New"}}, {"metadata": 3}], ids=repr)
-def test_what_the_schema_would_refuse_is_left_to_it(obj):
+def test_objects_that_the_schema_refuses_are_left_to_the_schema(obj):
     assert not checked(obj, RIGHTS).refusal
 
 

@@ -34,7 +34,7 @@ def test_a_server_that_answers_says_its_version(tmp_path):
 
 
 @pytest.mark.parametrize("trouble", [refused(503), refused(500), refused(429)], ids=["503", "500", "429"])
-def test_what_passes_is_waited_for_ever_longer(tmp_path, trouble):
+def test_temporary_failures_are_retried_with_growing_waits(tmp_path, trouble):
     version, waits, complaints = contact(tmp_path, trouble, trouble, trouble, Answer(body=VERSION))
 
     assert version.text == "v1.36.2"
@@ -48,7 +48,7 @@ def test_credentials_that_are_refused_are_not_tried_for_ever(tmp_path):
         contact(tmp_path, refused(401, "Unauthorized"))
 
 
-def test_who_may_not_ask_for_the_version_goes_on_without(tmp_path):
+def test_without_permission_to_read_the_version_the_start_continues(tmp_path):
     version, _, _ = contact(tmp_path, refused(403, "Forbidden"))
 
     assert not version.streams_lists

@@ -91,7 +91,7 @@ SENTENCES = {
 
 
 @pytest.mark.parametrize(("content", "sentence"), SENTENCES.values(), ids=SENTENCES)
-def test_what_is_wrong_is_reported_with_file_and_place(file, content, sentence):
+def test_faults_are_reported_with_file_and_place(file, content, sentence):
     path = file(content)
 
     with pytest.raises(UsageError) as raised:
@@ -134,7 +134,7 @@ def test_a_missing_file_is_named():
         read_settings("nowhere.yaml")
 
 
-def test_what_is_written_means_the_same_wherever_it_is_kept(file, tmp_path, monkeypatch):
+def test_paths_are_relative_to_the_settings_file(file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = read_settings(
         file(
@@ -161,7 +161,7 @@ def test_durations_are_kubernetes_own(written, meant):
 
 
 @pytest.mark.parametrize("written", ["", "15", "s", "15 s", "-1s", "1s1", "1d"])
-def test_what_is_no_duration_is_refused(written):
+def test_malformed_durations_are_refused(written):
     with pytest.raises(ValueError, match="expected a duration"):
         seconds(written)
 

@@ -129,7 +129,7 @@ def test_nodes_are_coloured_by_a_metric(tmp_path):
 
 
 @pytest.mark.parametrize("coloring", ["example.com/none", "pod:default/none", "metric:none/none"])
-def test_what_is_not_there_is_named(setting, coloring):
+def test_missing_objects_are_named(setting, coloring):
     with pytest.raises(UnknownObject, match="none"):
         setting.board.picture(coloring, known=-1)
 

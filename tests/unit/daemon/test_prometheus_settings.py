@@ -77,7 +77,7 @@ def test_settings_that_are_written_are_equal(tmp_path):
         ("{url: 'http://x', token: geheim}", "token"),
     ],
 )
-def test_what_is_wrong_is_reported_without_the_secret(tmp_path, server, said):
+def test_faults_are_reported_without_the_secret(tmp_path, server, said):
     with pytest.raises(UsageError) as caught:
         read(tmp_path, f"prometheus: {{default: {server}}}\n")
     assert said in str(caught.value)

@@ -9,6 +9,6 @@ LOADED = (
 )
 
 
-def test_what_most_runs_do_not_use_is_not_imported():
+def test_optional_packages_are_not_imported_at_the_start():
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -63,7 +63,7 @@ def test_and_nothing_else(shared, path):
     ]
 
 
-def test_what_is_shared_with_namespaces_is_not_for_a_policy_of_the_cluster_that_stands_alone(shared):
+def test_libraries_shared_with_namespaces_are_not_for_a_single_policy_of_the_cluster(shared):
     assert "has no other files to import" in found(POLICY.format("load.policy"), shared.of(None))[1][0]
 
 

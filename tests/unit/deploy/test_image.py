@@ -39,7 +39,7 @@ def test_packages_are_held_to_their_hashes():
     assert all("--require-hashes --no-deps" in command or "--no-index --no-deps dist/" in command for command in installs)
 
 
-def test_what_is_copied_is_there():
+def test_copied_files_exist():
     for copied in (rest.split() for rest in all_of("COPY") if not rest.startswith("--from")):
         assert all((ROOT / source).exists() for source in copied[:-1])
 
@@ -66,7 +66,7 @@ def test_a_running_wharfinger_gets_all_it_needs_and_nothing_of_the_tools(require
         assert re.search(rf"^{re.escape(name)}==\S+ \\\n    --hash=sha256:", block)
 
 
-def test_what_is_installed_here_needs_nothing_beyond(requirements_of):
+def test_packages_in_the_image_need_no_others(requirements_of):
     """Of the packages in the image, all requirements that hold on this machine are in it as well."""
     from importlib.metadata import requires
 

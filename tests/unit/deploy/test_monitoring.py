@@ -100,7 +100,7 @@ def test_panels_do_not_lie_on_each_other():
         taken |= cells
 
 
-def test_what_is_misspelt_is_not_written():
+def test_misspelt_labels_are_refused():
     with pytest.raises(KeyError, match="has no label reslt; it has result, profile"):
         promql.series(Metric.ATTEMPTS, reslt="error")
     with pytest.raises(KeyError, match="has no label node"):

@@ -73,7 +73,7 @@ def test_of_many_pods_some_of_each_template_are_looked_at(monkeypatch):
 
 
 @pytest.mark.parametrize("text", [TEXT, 'policy "mix"\nscore roomy weight 9 = most_allocated()'])
-def test_what_differs_is_what_two_chains_decide(text):
+def test_differences_are_those_of_the_decisions_of_two_chains(text):
     compiled, cluster = policy(text), state_of(6, running=20)
     waiting = pods_of(10)
     found = explained(text, cluster, waiting)

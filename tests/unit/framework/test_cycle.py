@@ -55,7 +55,7 @@ def test_scores_of_nodes_that_are_not_feasible_do_not_count():
     assert decision.scores_at("a") == ()
 
 
-def test_what_scores_add_to_a_row_is_what_their_parts_say():
+def test_the_total_of_a_row_is_the_sum_of_its_parts():
     answers = {"A": {"scores": {"a": 10, "b": 20}}, "B": {"scores": {"a": 7}, "reject": {"c": ("x",)}}, "C": {"skip": True}}
     state = fleet.state(*ABC)
     decision = decided(state, A, B, C, weights={"A": 5, "B": 1}, **answers)

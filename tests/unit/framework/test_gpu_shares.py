@@ -92,7 +92,7 @@ def placed(chain: Chain, state: ClusterState, *pods: PodView) -> list[tuple[str 
         (ANNOTATED, pod("p", annotations={MILLI: "much"}), GpuDemand(1, 1001)),
     ],
 )
-def test_what_a_pod_wants(names: GpuNames, given: PodView, wanted: GpuDemand | None) -> None:
+def test_gpus_that_a_pod_requests(names: GpuNames, given: PodView, wanted: GpuDemand | None) -> None:
     assert names.wanted(given) == wanted
 
 
@@ -108,7 +108,7 @@ def test_what_a_pod_wants(names: GpuNames, given: PodView, wanted: GpuDemand | N
         (GpuNames(count="amd.com/gpu"), node("n", 3), 3),
     ],
 )
-def test_how_many_gpus_a_node_has(names: GpuNames, given: objects.Node, count: int) -> None:
+def test_number_of_gpus_of_a_node(names: GpuNames, given: objects.Node, count: int) -> None:
     assert names.offered(given) == count
 
 
@@ -122,7 +122,7 @@ def test_an_index_names_gpus(text: str, gpus: tuple[int, ...]) -> None:
     assert NAMES.indexes(pod("p", annotations={INDEX: text})) == gpus
 
 
-def test_what_is_written_counts_first_and_the_rest_leaves_the_least_behind() -> None:
+def test_annotated_gpus_count_first_and_other_pods_leave_the_least_free() -> None:
     there = [
         pod("small", milli=300),
         pod("large", milli=700),
@@ -240,7 +240,7 @@ def test_a_share_beyond_all_reason_takes_its_gpu_and_no_other() -> None:
     assert placed(assemble(), cluster(node("m", 2)), pod("a", milli=2**60)) == [(None, "")]
 
 
-def test_where_a_pod_is_supposed_to_be_depends_on_what_is_written_on_others() -> None:
+def test_the_assumed_gpu_of_a_pod_depends_on_annotations_of_others() -> None:
     state = cluster(node("n", 2))
     written = pod("b", milli=500, annotations={INDEX: "1"}, on="n")
     state.add_pod(pod("a", milli=300, on="n"))

@@ -35,7 +35,7 @@ def test_only_as_many_leave_as_must_the_least_important_first():
     assert outcome(cluster, high("4")) == ("a", ["middle", "old", "young"])
 
 
-def test_who_has_not_begun_leaves_first():
+def test_pods_that_have_not_started_are_evicted_first():
     cluster = state([node("a")], [low("begun", status=LATELY), low("new", status={"phase": "Pending"})])
     assert outcome(cluster, high()) == ("a", ["new"])
 
@@ -167,7 +167,7 @@ def test_a_pod_waits_for_its_victims_to_go():
     assert decision.nominated is None
 
 
-def test_what_a_search_remembers_follows_the_cluster():
+def test_the_kept_search_follows_the_cluster():
     cluster = state([node(name) for name in "abc"], [low(f"x{name}", on=name, cpu="4", priority=n) for n, name in enumerate("abc")])
     decider = cycle.Decider(chain.assemble())
     asking = view(high("3"))

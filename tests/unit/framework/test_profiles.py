@@ -228,7 +228,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("profile", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
-def test_what_cannot_be_followed_is_refused_with_the_place_and_the_fix(profile, sentence):
+def test_unsupported_settings_are_refused_with_the_place_and_the_fix(profile, sentence):
     with pytest.raises(UsageError) as refused:
         read({"schedulerName": "first"}, profile)
     assert sentence in str(refused.value)

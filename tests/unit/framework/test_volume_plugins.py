@@ -248,7 +248,7 @@ def test_a_volume_that_is_there_already_counts_once():
     assert attaching("x", "y", running=["x", "z"]) == {"a": EXCEEDED}
 
 
-def test_what_is_attached_without_a_pod_counts_too():
+def test_volumes_attached_without_a_pod_count_too():
     assert attaching("x", attachments=["y"]) == {}
     assert attaching("x", attachments=["y", "z"]) == {"a": EXCEEDED}
     assert attaching("x", attachments=["x", "z"]) == {}

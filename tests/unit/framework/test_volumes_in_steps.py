@@ -98,7 +98,7 @@ def test_each_node_is_a_step_and_the_decision_reads_none(state, read):
     assert len(read) == NODES
 
 
-def test_what_changes_between_two_steps_is_read_for_the_decision(state, read):
+def test_changes_between_two_steps_are_read_for_the_decision(state, read):
     steps = Decider(assemble()).precompute(state.snapshot, pod("new"))
     for _ in range(5):
         next(steps)

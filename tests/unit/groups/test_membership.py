@@ -276,7 +276,7 @@ def test_terms_follow_a_podgroup_that_changes():
 
 
 @pytest.mark.parametrize("rule", [by_label, lambda _pod: None])
-def test_what_holds_for_a_group_is_found_without_a_look_at_each_member(rule):
+def test_the_terms_of_a_group_are_found_without_reading_each_member(rule):
     def work(count):
         labels = {"job": "train", "pod-group.scheduling.sigs.k8s.io": "train"}
         index = group_index([pod(f"p{number}", **labels) for number in range(count)], ObjectStore(), rule)

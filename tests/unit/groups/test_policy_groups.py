@@ -50,7 +50,7 @@ def test_the_terms_are_what_the_policy_says():
     assert found == ("llm", terms)
 
 
-def test_what_is_left_out_has_a_default():
+def test_omitted_lines_have_defaults():
     found = group_of_policies([compiled('policy "p"\ngroup by "all" { reserve }')], pod(), NOTHING)
     assert found == ("all", GroupTerms(min_count=0, source="policy p", reserve=True))
 

@@ -20,7 +20,7 @@ PATH = "/api/v1/namespaces/shop/pods/web"
 POD = PodView(Pod(metadata=ObjectMeta(name="web", namespace="shop", uid="u1")))
 
 
-def test_who_does_not_lead_writes_nothing(run):
+def test_a_process_that_does_not_lead_writes_nothing(run):
     async def scenario(server, connection):
         ports = ports_of(connection, RealClock(), Recorder().emit, events=EVENTS, lease=LeaseSettings(identity="me"))
         with pytest.raises(BindFailed):

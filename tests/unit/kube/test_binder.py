@@ -110,13 +110,13 @@ def test_a_server_that_stays_busy_gives_the_pod_back(bind):
     assert len(server.requests("POST")) == 5
 
 
-def test_who_lost_the_lease_binds_nothing(bind):
+def test_after_the_loss_of_the_lease_nothing_is_bound(bind):
     failure, server, _ = bind(Answer(status=201), may_write=lambda: False)
     assert failure.retriable
     assert server.seen == []
 
 
-def test_who_loses_the_lease_while_waiting_does_not_ask_again(bind):
+def test_a_binding_is_not_repeated_after_the_loss_of_the_lease(bind):
     leading = iter([True, True, False])  # it is read again once there is a connection
     _, server, _ = bind(refused(429), Answer(status=201), may_write=lambda: next(leading))
     assert len(server.requests("POST")) == 1

@@ -136,7 +136,7 @@ def test_a_series_is_written_again_after_its_interval(recording):
     recording(scenario, series_interval=0.0)
 
 
-def test_what_repeats_before_it_is_written_is_written_once_with_its_count(recording):
+def test_repeated_events_that_wait_are_written_once_with_a_count(recording):
     async def scenario(events, server, recorder):
         for _ in range(4):
             failed(events)
@@ -182,7 +182,7 @@ def test_a_busy_server_is_asked_again(recording, refusal):
 
 
 @pytest.mark.parametrize(("refusal", "attempts"), [(refused(403), 1), (refused(404), 1), (refused(422), 1), (refused(500), 3)])
-def test_what_cannot_be_written_is_dropped_and_reported(recording, refusal, attempts):
+def test_refused_events_are_dropped_and_reported(recording, refusal, attempts):
     async def scenario(events, server, recorder):
         failed(events)
         await events.drain()

@@ -61,7 +61,7 @@ def test_a_refusal_leaves_the_connection_usable(run, status, error):
     run(scenario)
 
 
-def test_what_must_not_be_sent_any_more_once_there_is_a_connection_is_not_sent(run):
+def test_a_write_that_became_forbidden_while_waiting_for_a_connection_is_not_sent(run):
     async def scenario(server, connection):
         server.on("POST", PATH, Answer(status=201))
         asked = []
@@ -91,7 +91,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_who_lost_the_lease_while_waiting_for_a_connection_writes_nothing(run, write):
+def test_after_the_loss_of_the_lease_a_waiting_write_is_not_sent(run, write):
     async def scenario(server, connection):
         leads = [True]
         async with AsyncExitStack() as taken:
@@ -108,7 +108,7 @@ def test_who_lost_the_lease_while_waiting_for_a_connection_writes_nothing(run, w
     run(scenario)
 
 
-def test_what_is_applied_is_asked_once_more_when_there_is_a_connection(run):
+def test_permission_to_apply_is_checked_again_with_the_connection(run):
     async def scenario(server, connection):
         asked = []
 

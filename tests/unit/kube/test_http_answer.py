@@ -28,7 +28,7 @@ def test_an_answer_is_complete_with_its_last_byte(content, status, body, size):
         assert (answers[-1].status, answers[-1].content, answers[-1].ends_connection) == (status, body, False)
 
 
-def test_what_refusals_need_is_kept():
+def test_headers_for_retries_are_kept():
     answer = AnswerReader().feed(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 3\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
     assert (answer.status, answer.retry_after, answer.ends_connection) == (429, "3", True)
 
@@ -45,7 +45,7 @@ def test_what_refusals_need_is_kept():
         b"HTTP/1.1 200 OK\r\n" + b"x" * 70_000,
     ],
 )
-def test_what_is_no_http_is_refused(content):
+def test_malformed_answers_are_refused(content):
     with pytest.raises(NotHttp):
         AnswerReader().feed(content)
 

@@ -166,7 +166,7 @@ def test_of_two_one_leads_and_the_other_follows_at_once_when_it_ends(run):
 
 
 @pytest.mark.parametrize("broken", [refused(500), Answer(dropped=True), Answer(delay=20), refused(429, Retry_After="9")])
-def test_who_cannot_renew_stops_at_the_deadline(run, broken):
+def test_a_leader_that_cannot_renew_stops_at_the_deadline(run, broken):
     async def scenario(server, connection):
         leases, me = Leases(server), Replica(connection)
         async with running(me.run()) as task:

@@ -53,7 +53,7 @@ def officially(path, context):
     ],
     ids=["defaults", "no TLS", "trust", "no trust"],
 )
-def test_what_is_plain_is_read_as_the_official_client_does(written, cluster, user, context):
+def test_plain_kubeconfigs_are_read_like_the_official_client_reads_them(written, cluster, user, context):
     path = written(cluster, user)
     found, official = plain_access(path, context), officially(path, context)
     assert {name: getattr(found, name) or None for name in NAMES} == {name: getattr(official, name) or None for name in NAMES}

@@ -87,7 +87,7 @@ def test_several_records_that_come_at_once_are_read_at_once(pair):
     assert client.decrypt(server.say(b"one ", b"two ", b"x" * 50_000)) == b"one two " + b"x" * 50_000
 
 
-def test_what_was_said_before_the_end_is_read(pair):
+def test_data_before_the_close_is_read(pair):
     client, server = connected(pair)
     assert client.decrypt(server.say(b"the last words") + server.end()) == b"the last words"
     assert client.is_closed

@@ -78,7 +78,7 @@ def test_the_time_of_transition_stays_while_the_status_stays(write):
         (pod(), {}),
     ],
 )
-def test_what_is_so_already_is_not_written(write, subject, what):
+def test_an_unchanged_status_is_not_written(write, subject, what):
     assert write(patched(subject, **what), {})[1].seen == []
 
 
@@ -167,7 +167,7 @@ def test_a_failed_write_says_whether_it_makes_sense_to_try_again(write, refusal,
     assert (failure.retriable, failure.gone) == (retriable, gone)
 
 
-def test_who_lost_the_lease_writes_nothing(write):
+def test_after_the_loss_of_the_lease_nothing_is_written(write):
     failure, server, _ = write(lambda writer: writer.disrupt(pod(), DISRUPTED), {}, may_write=lambda: False)
     assert failure is not None
     assert server.seen == []

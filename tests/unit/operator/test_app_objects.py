@@ -94,7 +94,7 @@ def test_edits_of_what_is_ours_are_seen(edit):
     assert not app_objects.holds(wanted["spec"], found)
 
 
-def test_what_is_no_longer_asked_for_changes_the_digest():
+def test_removed_fields_change_the_digest():
     with_port, without = (app_objects.deployment(APP, spec(**more)) for more in ({"port": 80}, {}))
 
     assert app_objects.holds(without["spec"], with_port["spec"])

@@ -42,7 +42,7 @@ def test_phases_follow_what_there_is(before, new, there, comes):
 
 
 @pytest.mark.parametrize("before", [None, *(phase.value for phase in AppPhase)])
-def test_what_cannot_be_made_has_failed_whatever_it_was(before):
+def test_an_app_that_cannot_be_made_has_failed_in_every_former_phase(before):
     observed = Observed(problem=("Invalid", "no"), generation=1, deployment=deployment())
 
     assert phase_of(SPEC, observed, before=before, spec_is_new=False) is AppPhase.FAILED

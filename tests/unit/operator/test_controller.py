@@ -50,7 +50,7 @@ async def run_pending():
         await asyncio.sleep(0)
 
 
-def test_what_is_known_is_looked_at_first_and_what_changes_later():
+def test_known_objects_are_reconciled_first_and_changed_ones_later():
     script = Scripted()
 
     async def test(controller, *_):
@@ -76,7 +76,7 @@ def test_failures_are_reported_and_tried_again_and_conflicts_only_tried_again():
     run(script, test, known=["a", "b"])
 
 
-def test_who_asks_for_it_comes_again_without_a_change():
+def test_a_requested_requeue_needs_no_change():
     script = Scripted(a=[5.0, None])
 
     async def test(controller, clock, _lead, results, _failures):
@@ -109,7 +109,7 @@ def test_only_the_leader_reconciles_and_a_new_one_looks_at_everything():
     run(script, test, known=["a"])
 
 
-def test_what_was_skipped_while_the_lease_was_lost_for_a_moment_is_looked_at():
+def test_keys_skipped_during_a_loss_of_the_lease_are_reconciled_afterwards():
     script = Scripted()
 
     async def test(controller, clock, lead, *_):

@@ -33,7 +33,7 @@ def found(held, revision="r"):
     )
 
 
-def test_what_is_written_is_what_is_read():
+def test_the_written_version_is_read_back():
     written = last_known_good(found(FORMER), {})
 
     assert written == GOOD
@@ -60,7 +60,7 @@ def test_a_text_that_is_too_long_is_not_repeated(more, kept):
     "status",
     [{}, {"lastKnownGood": None}, {"lastKnownGood": "x"}, {"lastKnownGood": {"source": "x"}}, {"lastKnownGood": {**GOOD, "since": "?"}}],
 )
-def test_what_cannot_be_read_is_nothing(status):
+def test_an_unreadable_version_is_none(status):
     assert remembered(status) is None
 
 

@@ -46,7 +46,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "namespace", "count", "typical"), CASES)
-def test_what_is_counted(text, namespace, count, typical):
+def test_the_counted_pods_of_a_policy(text, namespace, count, typical):
     policy = compile_policy(TextSet(texts={"p": text.encode()}).check("p", CATALOGUE, Diagnostics(), Authority(namespace)).policy)
     census = at_once(PodCensus(Pods(*PODS), ManualClock()).taken())
 

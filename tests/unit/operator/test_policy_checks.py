@@ -36,7 +36,7 @@ def checks(rights):
         ("none", NO_SUCH, NO_SUCH),
     ],
 )
-def test_whether_a_policy_governs(name, restricted, trusted):
+def test_a_policy_governs_pods_of_its_scope(name, restricted, trusted):
     named = objects.Pod(metadata=POD.metadata, spec=objects.PodSpec(scheduler_name="default-scheduler"))
     for rights, expected in ((TenantRights(), restricted), (TenantRights(TenantPolicies.TRUSTED), trusted)):
         assert checks(rights).governs(name, named) == (*expected[:2], expected[2].format(name))

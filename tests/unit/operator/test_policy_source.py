@@ -113,13 +113,13 @@ AUTHORITIES = {
 
 
 @pytest.mark.parametrize(("spec", "labels", "expected"), AUTHORITIES.values(), ids=AUTHORITIES)
-def test_whose_policy_it_is_is_reported_by_the_object_and_not_by_its_text(spec, labels, expected):
+def test_the_authority_comes_from_the_object_and_not_from_its_text(spec, labels, expected):
     found = SchedulingPolicy(metadata=ObjectMeta(name="p", labels=labels), spec={"source": 'policy "p"', **spec})
 
     assert text_of(found, TenantRights()).authority == expected
 
 
-def test_what_a_namespace_may_is_reported_by_the_settings():
+def test_the_rights_of_a_namespace_come_from_the_settings():
     found = SchedulingPolicy(metadata=ObjectMeta(name="p"), spec={"source": 'policy "p"', "namespace": "team-a"})
     rights = TenantRights(TenantPolicies.TRUSTED, frozenset({"default"}))
 

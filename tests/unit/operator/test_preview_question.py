@@ -187,7 +187,7 @@ def test_two_policies_of_one_name_tell_nothing_of_where_the_scheduler_has_its_ow
     assert str(caught.value) == 'two of the policies to try are called "cluster"; rename one of them'
 
 
-def test_what_is_supposed_is_part_of_the_question():
+def test_supposed_changes_are_part_of_the_question():
     supposed = question(nodes=[{"like": "node-a", "count": 3}], capacity=True).what_if
     assert supposed == WhatIf(nodes=(NodesLike(model="node-a", count=3),), capacity=True)
 

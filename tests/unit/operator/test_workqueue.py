@@ -62,7 +62,7 @@ def test_failures_come_back_after_twice_the_time_and_forgetting_begins_again():
     run(test, first=0.5, longest=8.0)
 
 
-def test_what_is_due_twice_comes_once_and_at_the_earlier_time():
+def test_a_key_added_twice_is_due_once_at_the_earlier_time():
     async def test(queue, clock, _told):
         queue.add_after("a", 5.0)
         queue.add_after("a", 2.0)

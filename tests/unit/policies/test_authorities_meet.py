@@ -49,7 +49,7 @@ def test_policies_contradict_each_other_only_where_they_surely_meet(left, right,
     assert (pod_rules.contradiction(right, left) is not None) is meet
 
 
-def test_where_both_govern_the_cluster_is_followed_whatever_the_names_are():
+def test_the_cluster_s_weights_win_over_those_of_a_namespace():
     settled = pod_rules.base_overrides([made("a", 1, A), made("z", 7, CLUSTER, SCOPE)])
 
     assert settled.weights == {"NodeResourcesFit": 7.0}

@@ -48,7 +48,7 @@ async def test_a_version_that_was_accepted_as_anothers_does_not_go_on():
 
 @pytest.mark.parametrize("former", [None, FormerText(content=policy("p").encode(), generation=9)])
 @story
-async def test_what_is_made_again_after_a_restart_belongs_to_whom_its_source_says(tmp_path, former):
+async def test_after_a_restart_the_source_defines_the_authority(tmp_path, former):
     before = World(state=tmp_path)
     await before.offer({"a": text(policy("p"), CLUSTER)})
     after = World(state=tmp_path)
@@ -72,7 +72,7 @@ SCAN = "score s = count(pods where starts_with(it.name, pod.name), on: node) nor
 
 
 @story
-async def test_what_looks_at_all_pods_is_refused_to_a_namespace_and_warned_about_for_the_cluster():
+async def test_a_scan_of_all_pods_is_refused_to_a_namespace_and_causes_a_warning_for_the_cluster():
     world = World()
     await world.offer({"a": text(policy("p") + SCAN, TENANT), "b": PolicyText(name="b", content=(policy("q") + SCAN).encode())})
 

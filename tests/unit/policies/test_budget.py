@@ -414,7 +414,7 @@ def test_quick_filters_do_not_make_up_for_scores_that_take_long_in_a_later_step(
     assert members.budget.suspended
 
 
-def test_what_was_measured_of_a_decision_that_raised_counts_for_that_one_alone():
+def test_times_of_a_decision_that_raised_count_for_that_decision_only():
     members = Members()
     for _ in range(IN_A_ROW):
         members.budget.deciding()

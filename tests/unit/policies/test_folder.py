@@ -146,7 +146,7 @@ async def test_a_folder_that_comes_and_goes_is_found_again_by_looking(tmp_path):
     await followed(watching(root, poll=0.1), steps)
 
 
-def test_what_cannot_be_read_is_reported_and_not_missing(tmp_path):
+def test_unreadable_files_are_reported_and_not_treated_as_removed(tmp_path):
     (tmp_path / "dangling.policy").symlink_to("nowhere")
     os.mkfifo(tmp_path / "pipe.policy")
     (tmp_path / "folder.policy").mkdir()

@@ -46,10 +46,10 @@ def failures(lines):
 
 
 @pytest.mark.parametrize("lines", HOLDS)
-def test_what_holds(lines):
+def test_true_expectations(lines):
     assert failures(lines) == []
 
 
 @pytest.mark.parametrize(("lines", "said"), FAILS)
-def test_what_fails(lines, said):
+def test_failed_expectations(lines, said):
     assert any(said in sentence for sentence in failures(lines)), failures(lines)

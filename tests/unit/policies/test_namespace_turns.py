@@ -116,7 +116,7 @@ async def test_a_text_that_waits_for_its_turn_is_shown_as_it_was():
 
 
 @story
-async def test_what_is_removed_or_changed_again_while_it_waits_is_not_built_as_it_was():
+async def test_texts_removed_or_changed_while_they_wait_are_not_built():
     world = await known_world()
     scheduling = world.scheduling
 

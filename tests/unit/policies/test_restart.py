@@ -48,7 +48,7 @@ async def test_a_source_that_is_lost_at_the_start_has_what_it_had(tmp_path):
 
 
 @story
-async def test_what_it_imports_is_kept_with_it(tmp_path):
+async def test_imported_libraries_are_kept_with_the_policy(tmp_path):
     user = (
         'import "lib.policy" as lib\npolicy "a"\nfilter pool { require node.labels["pool"] == lib.pool else "not one" on missing reject }\n'
     )
@@ -62,7 +62,7 @@ async def test_what_it_imports_is_kept_with_it(tmp_path):
 
 
 @story
-async def test_what_was_removed_meanwhile_does_not_come_back(tmp_path):
+async def test_policies_removed_during_the_restart_stay_removed(tmp_path):
     before = World(state=tmp_path)
     await before.offer({"a.policy": policy("a"), "b.policy": policy("b")})
 

@@ -84,7 +84,7 @@ async def test_a_shadow_that_fails_fails_alone(monkeypatch):
 
 
 @story
-async def test_what_it_may_cost_is_a_share_of_the_time():
+async def test_comparisons_are_limited_to_a_share_of_the_time():
     policies = active([A], where=B)
     now = [0.0]
 

@@ -10,7 +10,7 @@ from wharfinger.policies.ledger import EMPTIED, EMPTY, ConfiguredSource
 
 
 @story
-async def test_what_is_offered_decides():
+async def test_offered_policies_decide():
     world = World()
     await world.offer({"a.policy": policy("a"), "b.policy": policy("b", "b")})
     assert world.deciding() == {"a": "a", "b": "b"}
@@ -73,7 +73,7 @@ async def test_a_broken_edit_keeps_its_former_version_and_the_others_go_on():
         (b"#" * (MAX_BYTES + 1), "P004"),
     ],
 )
-def test_whatever_is_wrong_with_a_text_its_former_version_goes_on(content, code):
+def test_with_any_fault_of_a_text_its_former_version_stays_in_force(content, code):
     @story
     async def scenario():
         world = World()
@@ -134,7 +134,7 @@ async def test_the_last_policy_is_removed_where_a_marker_says_that_none_is_meant
 
 
 @story
-async def test_where_the_last_policy_may_be_removed_on_purpose_it_is():
+async def test_the_last_policy_of_a_source_that_may_be_empty_is_removed():
     world = World(Place("resources", empty_is_lost=False))
     await world.offer({"a": policy("a")}, "resources")
     await world.offer({}, "resources")

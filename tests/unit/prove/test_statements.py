@@ -220,7 +220,7 @@ def test_names_and_conditions_that_are_wrong():
 GROUPED = 'policy "p"\ngroup by pod.labels["job"] { min_count 2 }\nfilter f { require node.pod_count < 5 else "full" }\n'
 
 
-def test_where_the_members_of_a_group_go_is_beyond_what_is_modelled():
+def test_the_placement_of_groups_is_not_modelled():
     policy = compiled(GROUPED, "p.policy")
     other = compiled(GROUPED.replace("min_count 2", "min_count 3"), "q.policy")
     assert statements.same_as(policy, compiled(GROUPED, "q.policy")).verdict is Verdict.PROVED
@@ -235,7 +235,7 @@ def test_a_permit_is_beyond_what_is_modelled():
     assert "`permit`" in (statements.keeps(policy, "true").because or "")
 
 
-def test_what_counts_members_is_beyond_what_is_modelled():
+def test_counts_of_members_are_not_modelled():
     policy = compiled('policy "p"\nfilter f { require count(group) < 3 else "enough" }\n', "p.policy")
     assert statements.dead(policy, "f").verdict is Verdict.UNKNOWN
 

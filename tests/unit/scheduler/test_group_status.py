@@ -180,7 +180,7 @@ def test_a_podgroup_that_is_made_again_gets_no_condition_of_the_former_one():
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-def test_what_the_loss_of_the_lease_kept_from_being_written_is_written_later(cancelled):
+def test_conditions_not_written_for_lack_of_the_lease_are_written_later(cancelled):
     async def scenario():
         world = World()
         world.status.scheduled(world.group, ["n1", "n2"])
@@ -198,7 +198,7 @@ def test_what_the_loss_of_the_lease_kept_from_being_written_is_written_later(can
     asyncio.run(scenario())
 
 
-def test_what_could_not_be_written_is_reported_and_written_again():
+def test_failed_writes_are_reported_and_repeated():
     async def scenario():
         world = World()
         patch = world.cluster.patch_condition

@@ -483,7 +483,7 @@ def test_others_are_placed_while_a_long_search_goes_on(in_slices):
     asyncio.run(story())
 
 
-def test_what_others_took_meanwhile_is_not_given_to_the_group(in_slices):
+def test_room_taken_during_the_search_is_not_given_to_the_group(in_slices):
     """The group finds the one rack with room, and a pod takes a part of it while the search continues."""
 
     async def story():
@@ -523,7 +523,7 @@ def test_a_member_that_is_deleted_during_the_search_ends_it(in_slices):
 
 @pytest.mark.parametrize("turns", range(0, 48, 3))
 @pytest.mark.parametrize("event", ["deleted", "lease"])
-def test_what_happens_between_two_steps_of_an_attempt_leaves_nothing_in_part(turns, event, in_slices, monkeypatch):
+def test_changes_between_two_steps_of_an_attempt_leave_no_part_of_a_group(turns, event, in_slices, monkeypatch):
     """Each member is assumed, and its binding begun, in its own step; after some of them a member is deleted or the lease lost."""
     monkeypatch.setattr(group_search, "MEMBERS_PER_STEP", 1)
     monkeypatch.setattr(group_cycle, "MEMBERS_PER_STEP", 1)

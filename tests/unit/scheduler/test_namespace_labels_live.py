@@ -210,7 +210,7 @@ happening = st.one_of(
 @given(st.lists(happening, max_size=25))
 @example([("label", "ml"), ("turns", 2), ("pod", "a"), ("bound", "b"), ("remove", "f"), ("remove", "e"), ("pod", "e")])
 @example([("label", "ml"), ("turns", 2), ("policy", POLICIES[1]), ("turns", 2), ("label", "web"), ("remove", "f"), ("pod", "e")])
-def test_whatever_happens_meanwhile_the_groups_are_those_of_an_index_built_again(events):
+def test_after_any_changes_the_groups_equal_those_of_a_new_index(events):
     async def story():
         pods = [pod(name, cpu="8", labels={"team": "x"}) for name in "abcdef"]
         async with running(node("a"), namespace(), *pods, chains=chains(GANG), settings=ONE_AT_A_TIME) as world:

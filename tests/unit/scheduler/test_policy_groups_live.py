@@ -171,7 +171,7 @@ def test_a_stop_gives_back_a_group_of_which_a_permit_holds_one_member():
     run(story)
 
 
-def test_what_a_permit_approves_during_a_stop_is_bound():
+def test_pods_approved_by_a_permit_during_a_stop_are_bound():
     async def story():
         approved = 'policy "approved"\npermit go timeout 1h { require pod.name == "one" }\n'
         async with running(node("a"), chains=chains(approved)) as world:

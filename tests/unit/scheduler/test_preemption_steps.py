@@ -32,7 +32,7 @@ def failures(expect):
 @pytest.mark.parametrize(
     "expect", ["expect low evicted", "expect kept not evicted", "expect critical: low evicted", "expect critical on b"]
 )
-def test_what_happened_may_be_expected(expect):
+def test_true_expectations_pass(expect):
     assert failures(expect) == []
 
 
@@ -44,7 +44,7 @@ def test_what_happened_may_be_expected(expect):
         ("expect critical evicted", "critical was not evicted, but low; critical is on b"),
     ],
 )
-def test_what_did_not_happen_fails(expect, sentence):
+def test_false_expectations_fail(expect, sentence):
     assert failures(expect) == [sentence]
 
 

@@ -172,7 +172,7 @@ def test_heartbeats_are_no_events():
     assert node_updated(node("n"), node("n")) is None
 
 
-def test_what_happens_during_an_attempt_is_not_missed(bench):
+def test_events_during_an_attempt_are_not_missed(bench):
     bench.add("a")
     queued = bench.queue.pop()
     bench.state.add_node(node("n"))
@@ -181,7 +181,7 @@ def test_what_happens_during_an_attempt_is_not_missed(bench):
     assert bench.place_of("a") == "backoff"
 
 
-def test_what_happened_before_an_attempt_does_not_count(bench):
+def test_events_before_an_attempt_do_not_count(bench):
     bench.add("a", "b")
     first = bench.queue.pop()
     bench.state.add_node(node("n"))
@@ -193,7 +193,7 @@ def test_what_happened_before_an_attempt_does_not_count(bench):
     assert bench.queue._in_flight.n_changes == 0
 
 
-def test_what_is_kept_during_a_long_attempt_is_bounded_and_nothing_is_missed(bench):
+def test_events_kept_during_a_long_attempt_are_bounded_and_none_is_missed(bench):
     bench.add("slow", "late")
     slow = bench.queue.pop()
     for _ in range(3 * MAX_CHANGES):

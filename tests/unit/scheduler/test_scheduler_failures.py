@@ -326,7 +326,7 @@ def test_a_pod_that_cannot_be_decided_about_waits_with_the_reason_and_delays_no_
     asyncio.run(story())
 
 
-def test_what_is_not_supported_is_reported():
+def test_unsupported_fields_are_reported():
     async def story():
         async with running(node("a"), pod("x", resourceClaims=[{"name": "gpu"}])) as world:
             assert (

@@ -84,7 +84,7 @@ def test_the_points_run_in_order():
     asyncio.run(story())
 
 
-def test_who_binds_by_itself_is_not_asked_once_the_lease_is_lost():
+def test_bind_plugins_are_not_called_after_the_loss_of_the_lease():
     async def story():
         plugin = Elsewhere()
         async with running(node("a"), chains=chain_with(plugin)) as world:
@@ -128,7 +128,7 @@ def test_a_pair_is_bound_together():
     asyncio.run(story())
 
 
-def test_who_waits_too_long_for_permission_gives_up():
+def test_a_permit_that_takes_too_long_rejects_the_pod():
     async def story():
         async with running(node("a"), pod("one"), chains=chain_with(Pairs())) as world:
             await world.pass_time(21)

@@ -50,7 +50,7 @@ def test_a_volume_that_is_there_is_reserved():
     asyncio.run(story())
 
 
-def test_who_cannot_bind_volumes_says_so():
+def test_a_scheduler_without_volume_writes_reports_claims():
     async def story():
         async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT), volumes=False) as world:
             assert "not supported here (claims claim)" in world.cluster.pod("default/x").status.conditions[0].message

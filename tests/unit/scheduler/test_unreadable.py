@@ -21,7 +21,7 @@ def test_a_pod_of_ours_that_cannot_be_read_is_reported():
     asyncio.run(story())
 
 
-def test_what_is_listed_and_cannot_be_read_stands_as_it_was():
+def test_a_listed_object_that_cannot_be_read_keeps_its_former_state():
     async def story():
         async with running(node("a"), pod("x")) as world:
             sink, state = world.scheduler.sink, world.scheduler.state

@@ -38,7 +38,7 @@ def test_turns_go_round_where_all_use_the_same():
     assert "".join(served(queue, {}, 9)) == "abcabcabc"
 
 
-def test_who_uses_more_comes_less_often():
+def test_requesters_that_use_more_are_served_less_often():
     queue = FairQueue(places(1))
     for name in "ab":
         queue.put(Requester(name), object())
@@ -66,7 +66,7 @@ def test_the_first_rank_comes_before_all_others():
     assert queue.take()[1] == "p"
 
 
-def test_who_was_away_has_no_credit():
+def test_a_requester_gains_no_credit_while_absent():
     queue = FairQueue(places(1))
     queue.put(Requester("a"), object())
     served(queue, {}, 50)
@@ -86,7 +86,7 @@ def test_the_number_of_waiting_queries_is_limited():
         queue.put(Requester("c"), object())
 
 
-def test_what_is_remembered_is_bounded():
+def test_remembered_requesters_are_bounded():
     queue = FairQueue(places(1))
     for number in range(3 * fair_queue.MAX_REMEMBERED):
         queue.put(Requester(str(number), group=str(number)), None)

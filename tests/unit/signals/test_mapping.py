@@ -76,7 +76,7 @@ def test_relabel_has_to_match_the_whole_text():
     assert not found(("xax", 0.5), asked=query(relabel="a")).samples
 
 
-def test_what_means_no_node_is_counted_with_an_example():
+def test_series_without_a_node_are_counted_with_an_example():
     got = found(("x:1", 0.5), ("y:1", 0.5), ({"pod": "p"}, 0.5), ("a", 0.5))
     assert got.n_series == 4
     assert (got.unmatched.count, got.unmatched.example) == (2, 'instance="x:1"')
@@ -96,14 +96,14 @@ def test_the_same_value_twice_is_that_value_and_the_younger_counts():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_is_no_sample(value):
+def test_values_that_are_no_numbers_are_no_samples(value):
     got = found(("a", value))
     assert not got.samples
     assert got.invalid.count == 1
 
 
 @pytest.mark.parametrize(("kind", "kept"), [(Kind.PERCENT, True), (Kind.NUMBER, True), (Kind.MEMORY, False), (Kind.CPU, False)])
-def test_what_cannot_be_negative_is_not(kind, kept):
+def test_negative_values_are_dropped_for_kinds_without_them(kind, kept):
     assert bool(found(("a", -1.0), asked=query(kind)).samples) is kept
 
 

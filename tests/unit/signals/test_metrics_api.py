@@ -93,12 +93,12 @@ def test_one_that_does_not_even_say_whose_it_is(item):
         metrics(a={"cpu": "1"}).replace(b"a", b"\xff"),
     ],
 )
-def test_what_cannot_be_read_fails(content):
+def test_unreadable_answers_fail(content):
     with pytest.raises(SignalFailed) as caught:
         measured(content)
     assert caught.value.kind is Kind.ANSWER
 
 
-def test_what_the_cluster_says_is_passed_on():
+def test_messages_of_the_cluster_are_passed_on():
     with pytest.raises(SignalFailed, match="metrics-server"):
         measured(SignalFailed(Kind.SETTINGS, "the cluster has no Metrics API; it takes a metrics-server"))

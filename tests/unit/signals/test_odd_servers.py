@@ -77,7 +77,7 @@ def test_a_connection_is_kept_for_the_next_question(endpoint):
     ids=["deep result", "deep elsewhere", "no text"],
 )
 @pytest.mark.parametrize("status", [200, 400])
-def test_what_no_decoder_takes_is_a_failure_like_others(endpoint, content, status):
+def test_undecodable_answers_are_failures(endpoint, content, status):
     endpoint.answer = lambda _query: (status, content)
     found = failure(endpoint)
     assert found.kind is (Kind.ANSWER if status == 200 else Kind.QUERY)
@@ -110,7 +110,7 @@ def test_null_is_nothing(endpoint):
     assert measured(endpoint.server()).n_series == 0
 
 
-def test_what_the_server_warns_of_is_kept(endpoint):
+def test_warnings_of_the_server_are_kept(endpoint):
     endpoint.answer = lambda _query: (200, json.dumps({**json.loads(vector({"a": "1"})), "warnings": ["a store is down"]}))
     assert list(measured(endpoint.server()).warnings) == ["a store is down"]
 
@@ -189,7 +189,7 @@ def test_times_in_milliseconds_are_none(endpoint):
     assert "time of measurement is not known" in found.invalid.example
 
 
-def test_what_is_packed_wrongly_was_reached(endpoint):
+def test_a_broken_compression_counts_as_an_answer(endpoint):
     def packed(handler):
         handler.wfile.write(OK + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnone")
 

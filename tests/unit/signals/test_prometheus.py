@@ -85,7 +85,7 @@ def test_a_histogram_is_left_out(endpoint):
         ("matrix", [{"metric": {}, "values": [[1.0, "3"]]}], "has a range"),
     ],
 )
-def test_what_is_no_value_per_node_fails(endpoint, kind, result, said):
+def test_results_that_are_no_value_per_node_fail(endpoint, kind, result, said):
     endpoint.answer = lambda _query: (200, body(kind, result))
     found = failure(endpoint)
     assert found.kind is Kind.ANSWER
@@ -96,7 +96,7 @@ def test_what_is_no_value_per_node_fails(endpoint, kind, result, said):
     "content",
     ["", "<html>", "[]", "{}", '{"status":"error"}', '{"status":"success","data":{"resultType":"vector","result":[{"value":1}]}}'],
 )
-def test_what_is_no_answer_fails(endpoint, content):
+def test_malformed_answers_fail(endpoint, content):
     endpoint.answer = lambda _query: (200, content)
     assert failure(endpoint).kind is Kind.ANSWER
 

@@ -233,7 +233,7 @@ def test_part_of_the_nodes_may_be_too_few():
     living(story)
 
 
-def test_whatever_a_source_stumbles_over_the_next_refresh_comes():
+def test_after_any_error_of_a_source_the_next_refresh_follows():
     async def story(scene):
         scene.failure = KeyError("odd")
         scene.signals.follow([policy()])

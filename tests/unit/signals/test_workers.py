@@ -93,7 +93,7 @@ def test_a_question_whose_caller_has_gone_keeps_its_thread_and_its_turn():
     asyncio.run(main())
 
 
-def test_what_goes_wrong_is_raised_where_it_was_asked_for():
+def test_errors_in_a_worker_are_raised_in_the_caller():
     async def main():
         with pytest.raises(ZeroDivisionError):
             await Workers("tests", 1, ManualClock().monotonic).run(lambda: 1 / 0, platform("p"))

@@ -210,7 +210,7 @@ def test_repeated_errors_are_written_a_few_times_and_then_counted():
     ]
 
 
-def test_what_was_held_back_is_reported_at_the_end(scene):
+def test_suppressed_lines_are_reported_at_the_end(scene):
     for _ in range(7):
         scene.emit(Failed("watch of Pod", OSError("broken")))
     assert [line["lines"] for line in scene.lines("errors suppressed")] == [2]

@@ -62,7 +62,7 @@ def test_kubernetes_own_metrics_are_as_in_kubernetes(name):
         assert (found.buckets[0], found.buckets[-1], len(found.buckets)) == pytest.approx(buckets)
 
 
-def test_what_is_not_kubernetes_own_says_whose_it_is():
+def test_metrics_that_are_not_kubernetes_own_begin_with_wharfinger():
     assert {name for name in declared() if not name.startswith("wharfinger_")} == set(KUBERNETES)
 
 
@@ -94,7 +94,7 @@ def moved(metrics):
 @pytest.mark.parametrize(
     ("encode", "parse"), [(generate_latest, text_string_to_metric_families), (openmetrics.generate_latest, parse_openmetrics)]
 )
-def test_what_is_exposed_can_be_parsed(metrics, encode, parse):
+def test_exposed_metrics_can_be_parsed(metrics, encode, parse):
     families = {family.name: family for family in parse(encode(moved(metrics).registry).decode())}
     for metric in Metric:
         found = families[metric.declaration.name.removesuffix("_total")]

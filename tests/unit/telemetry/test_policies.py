@@ -101,7 +101,7 @@ def test_a_text_that_fares_otherwise_is_written_and_is_no_new_text(scene, emit, 
     assert sum(scene.samples(RELOADS).values()) == 0
 
 
-def test_what_was_found_on_the_cluster_is_written_alone(scene, emit):
+def test_findings_on_the_cluster_are_logged_without_the_report(scene, emit):
     emit(PolicyReviewed(status(findings=(WARNING,), report="all of it"), (WARNING,)))
 
     assert written(scene, "policy warning") == [("warning", NAMES | {"report": "warning: trial: no pod is governed\n"})]

@@ -71,7 +71,7 @@ CASES = [
 ]
 
 
-def test_what_was_found_on_the_cluster():
+def test_findings_on_the_cluster_become_an_event():
     recorder = Recorded()
     record(recorder, PolicyReviewed(status(WARNING), (WARNING,)))
     assert recorder.events == [(MAP, "Warning", "PolicyWarning", "Reload", "p.policy: p rejects all 3 nodes")]

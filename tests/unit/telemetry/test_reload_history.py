@@ -30,5 +30,5 @@ def test_a_policy_that_takes_over_does_so_now():
     assert entries(PolicyChanged(status())) == [(7.0, "accepted", False, "")]
 
 
-def test_what_was_found_on_the_cluster_is_shown_alone():
+def test_findings_on_the_cluster_are_shown_without_the_report():
     assert entries(PolicyReviewed(status(report="error: old"), (WARNING,))) == [(7.0, "warned", False, "trial: no pod is governed")]

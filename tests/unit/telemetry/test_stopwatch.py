@@ -61,7 +61,7 @@ def test_plugins_have_a_histogram_and_rules_their_seconds():
     assert found == {"NodeName"}
 
 
-def test_what_is_not_measured_costs_no_look_at_the_clock():
+def test_a_decision_that_is_not_measured_reads_no_clock():
     _, watch = stopwatch(0.99)
     assert watch.begin(whole=False, policies=()) is NO_TIMER
     slots = [slot("a")]

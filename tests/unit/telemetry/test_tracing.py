@@ -190,6 +190,6 @@ def test_packages_that_are_missing_are_named(monkeypatch):
         tracing.exporter_of("http://127.0.0.1:4318", pytest.fail)
 
 
-def test_who_does_not_trace_loads_nothing_of_it():
+def test_without_traces_opentelemetry_is_not_imported():
     code = "import sys, wharfinger.daemon.serve; sys.exit('opentelemetry' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -84,7 +84,7 @@ def test_a_test_that_fails_twice_fails_and_the_others_are_reported_nevertheless(
     assert "test_broken" not in last
 
 
-def test_what_passes_at_once_is_run_once(run):
+def test_tests_that_pass_are_run_once(run):
     ran = run("def test_well():\n    pass\n")
 
     assert ran.returncode == 0

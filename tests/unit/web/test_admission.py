@@ -67,7 +67,7 @@ def test_a_refusal_says_why(ask, results):
     assert results == ["refused"]
 
 
-def test_what_is_allowed_may_come_with_warnings(ask, results):
+def test_an_allowed_object_may_have_warnings(ask, results):
     assert ask(review(GOOD)).json()["response"] == {"uid": "u-1", "allowed": True, "warnings": ["x" * 250]}
     assert results == ["allowed"]
 
@@ -107,7 +107,7 @@ def test_a_changed_text_is_checked(ask):
     ],
     ids=lambda content: repr(content)[:40],
 )
-def test_what_is_no_review_is_400(ask, results, content):
+def test_a_body_that_is_no_review_is_400(ask, results, content):
     assert ask(content).status_code == 400
     assert results == ["unreadable"]
 
@@ -115,7 +115,7 @@ def test_what_is_no_review_is_400(ask, results, content):
 @pytest.mark.parametrize(
     ("source", "status", "result"), [("boom", 500, "failed"), ("ended", 500, "failed"), ("busy", 503, "busy"), ("late", 504, "late")]
 )
-def test_where_there_is_no_verdict_the_webhook_has_failed(ask, results, source, status, result):
+def test_without_a_verdict_the_answer_counts_as_a_failed_webhook(ask, results, source, status, result):
     assert ask(review({"spec": {"source": source}})).status_code == status
     assert results == [result]
 
@@ -140,7 +140,7 @@ def test_nothing_else_is_served():
         (ANYBODY, None, 200),
     ],
 )
-def test_who_may_ask(results, callers, name, status):
+def test_allowed_callers(results, callers, name, status):
     async def main():
         async with asking(Admission(check, callers, results.append), name) as client:
             return (await client.post("/validate", json=review(GOOD))).status_code
@@ -173,7 +173,7 @@ def waiting_check(go):
     return wait
 
 
-def test_who_is_too_many_is_sent_away_and_one_address_has_half_of_the_room(results):
+def test_requests_above_the_limit_are_refused_and_one_address_has_half_of_the_room(results):
     async def main():
         go = asyncio.Event()
         admission = Admission(waiting_check(go), ANYBODY, results.append, AdmissionLimits(present=4))

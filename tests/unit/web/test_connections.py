@@ -142,7 +142,7 @@ def test_half_a_second_request_is_not_waited_for_and_an_answer_is(monkeypatch):
 
 
 @pytest.mark.parametrize(("path", "requests"), [("/large", 1), ("/large", 3)], ids=["one answer", "further requests"])
-def test_who_does_not_read_the_answer_is_not_waited_for(monkeypatch, path, requests):
+def test_a_client_that_does_not_read_is_disconnected(monkeypatch, path, requests):
     monkeypatch.setattr(connections, "READ_TIMEOUT", 0.3)
 
     async def large(_request):

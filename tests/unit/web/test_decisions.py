@@ -87,7 +87,7 @@ def test_a_pod_that_nothing_was_decided_about_is_not_found(recent):
 
 
 @pytest.mark.parametrize(("error", "status"), [(UnknownObject, 404), (UsageError, 409), (WharfingerError, 503)])
-def test_what_cannot_be_explained_says_why(recent, error, status):
+def test_an_explanation_that_is_impossible_gives_the_reason(recent, error, status):
     async def explain(pod, nodes):
         raise error(f"not {pod}")
 

@@ -70,7 +70,7 @@ def test_the_answer_is_json():
         ({"error": WharfingerError("not known yet")}, 503),
     ],
 )
-def test_what_is_refused(more, status):
+def test_refused_requests(more, status):
     answer, _ = post(**more)
     assert answer.status_code == status
     if "error" in more:

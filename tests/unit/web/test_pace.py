@@ -33,7 +33,7 @@ def test_starts_per_time_are_limited_in_any_order():
         assert within <= BURST + 1 / INTERVAL + 1
 
 
-def test_who_asks_now_and_then_never_waits():
+def test_occasional_requests_never_wait():
     paced = RequestRate()
     assert not any(paced.wait(second / 10) for second in range(1000))
 

@@ -101,7 +101,7 @@ def test_every_answer_says_what_the_browser_may_do(path):
     assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_who_asks_for_headers_alone_does_not_watch():
+def test_a_head_request_opens_no_watch():
     board = Board()
     answer = client(board).request("HEAD", "/ui/events", headers={"host": "localhost"})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
@@ -168,7 +168,7 @@ def test_a_choice_that_makes_no_sense_is_refused(question):
 # ── what is sent ──
 
 
-def test_who_comes_new_gets_everything_and_then_differences():
+def test_a_new_watcher_gets_everything_and_then_differences():
     board, channel = Board(), Channel("cpu")
     first = events(channel.update(board))
     assert [name for name, _ in first] == ["tiles", "values", "flags"]
@@ -180,7 +180,7 @@ def test_who_comes_new_gets_everything_and_then_differences():
     assert events(channel.whole())[1][1]["values"] == [0, 750, 1000, -1]
 
 
-def test_what_only_trembles_is_not_sent():
+def test_tiny_changes_of_values_are_not_sent():
     board, channel = Board(), Channel("cpu")
     channel.update(board)
     board.values[1] += 0.0003
@@ -248,7 +248,7 @@ def test_nothing_is_read_while_no_page_is_open():
     asyncio.run(look())
 
 
-def test_what_a_colouring_reads_of_all_nodes_is_read_in_steps_before_it_is_looked_at():
+def test_a_colouring_is_precomputed_in_steps():
     class Unread(Board):
         read = 0
 
@@ -365,7 +365,7 @@ def test_the_number_of_open_pages_is_limited():
     asyncio.run(look())
 
 
-def test_who_does_not_read_is_let_go(monkeypatch):
+def test_a_watcher_that_does_not_read_is_disconnected(monkeypatch):
     monkeypatch.setattr(feeding, "MAX_BACKLOG_BYTES", 2000)
 
     async def look():

@@ -82,7 +82,7 @@ def test_capacity_counts_devices(kind, n_nodes, count, fit):
 
 
 @pytest.mark.parametrize("kind", MAKES)
-def test_what_was_supposed_is_undone(kind):
+def test_supposed_changes_are_undone(kind):
     state = cluster(1)
     pods = [MAKES[kind](f"p{number}") for number in range(devices.DEVICES + 1)]
     dry_run(assemble(), state, pods[:2])

@@ -50,7 +50,7 @@ def evictions(*budgets):
         ([budget(policy="AlwaysAllow")], view(), "needs 0 healthy pods"),
     ],
 )
-def test_who_may_be_evicted(given, asked, message):
+def test_pods_that_may_be_evicted(given, asked, message):
     refusal = evictions(*given).refusal(asked)
     assert (refusal is None) == (message is None)
     assert refusal is None or message in refusal.message

@@ -176,7 +176,7 @@ def test_misspelt_fields_are_remarked():
         ({"objects": [{**manifest("there"), "metadata": {"name": "there", "uid": "uid-there"}}]}, UsageError, "there already, on a node"),
     ],
 )
-def test_what_cannot_be_answered_is_refused(request_, error, sentence):
+def test_requests_that_cannot_be_answered_are_refused(request_, error, sentence):
     with pytest.raises(error, match=sentence):
         answer(running_on(node("node-a"), pod("there", nodeName="node-a")), **request_)
 

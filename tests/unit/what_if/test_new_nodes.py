@@ -51,7 +51,7 @@ def test_a_new_node_is_like_its_model_but_ready(snapshot):
     assert [driver.name for driver in new.drivers.spec.drivers] == ["d"]
 
 
-def test_what_runs_on_every_node_runs_on_the_new_one(snapshot):
+def test_daemon_pods_run_on_a_new_node(snapshot):
     (new,) = nodes_like(snapshot, "gpu-7")
     assert [(pod.name, pod.node_name) for pod in new.pods] == [("agent-1-gpu-7-new-1", new.name), ("proxy-gpu-7-new-1", new.name)]
     assert not {pod.uid for pod in new.pods} & {pod.uid for pod in snapshot.pods_on(0)}

@@ -187,7 +187,7 @@ def test_those_who_may_not_be_evicted_are_not():
     assert solved(state, [pod("high", 4, priority=9)]).answer is Answer.NONE
 
 
-def test_what_only_the_chain_knows_is_found_out():
+def test_constraints_that_only_the_chain_knows_are_met():
     apart = [{"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}]
     anti = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}}}
     nodes = [node(f"n{i}", 8, **{"kubernetes.io/hostname": f"n{i}"}) for i in range(3)]

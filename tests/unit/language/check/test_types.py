@@ -265,7 +265,7 @@ def test_annotations_are_plain_values():
 
 
 @pytest.mark.parametrize(("relabel", "found"), [("(", ["P603"]), ("(a{1000}){1000}", ["P603"]), ("(.*):9100", [])])
-def test_how_a_metric_names_nodes_is_read_at_once(relabel, found):
+def test_the_relabel_option_of_a_metric_is_checked(relabel, found):
     declared = f"metric load: percent = prometheus('up', node: \"instance\", relabel: '{relabel}')"
     assert errors(f"{declared}\nfilter f {{ require load < 5% on missing pass }}") == found
 

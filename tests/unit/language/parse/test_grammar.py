@@ -78,7 +78,7 @@ def test_a_token_that_is_not_taken_changes_nothing():
     assert [str(token.text) for token in parse.tree.scan_values(lambda value: isinstance(value, tokens.Token))] == list("f(a,1+2)")
 
 
-def test_what_was_tried_is_not_kept():
+def test_tried_tokens_are_not_kept():
     parse = interactive.Interactive("start")
     assert all(parse.feed(token) for token in tokens_of("let a = [1, 2, 3"))
     for _ in range(3):

@@ -51,7 +51,7 @@ def test_requirements(text, requirements):
         ("(", 0),
     ],
 )
-def test_what_kubernetes_refuses(text, offset):
+def test_selectors_that_kubernetes_refuses(text, offset):
     with pytest.raises(SelectorError) as fault:
         parse_selector(text)
     assert fault.value.offset == offset

@@ -50,7 +50,7 @@ def test_m_is_milli_and_never_minutes():
     ("written", "meant"),
     [("Gb", ("Gi", "G")), ("GiB", ("Gi",)), ("gi", ("Gi",)), ("cores", ("cpu",)), ("sec", ("s",)), ("hours", ("h",)), ("xyz", ())],
 )
-def test_what_was_meant(written, meant):
+def test_suggested_units(written, meant):
     assert types.meant(written) == meant
 
 

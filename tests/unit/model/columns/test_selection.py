@@ -167,7 +167,7 @@ def test_the_version_says_whether_something_may_have_changed():
     assert found.version != version
 
 
-def test_what_was_not_asked_for_is_forgotten(monkeypatch):
+def test_unused_selections_are_dropped(monkeypatch):
     monkeypatch.setattr(selection, "MAX_SELECTIONS", 3)
     monkeypatch.setattr(selection, "FEWEST_SELECTIONS", 3)
     snapshot = cluster_of().snapshot()
@@ -248,7 +248,7 @@ def test_pods_of_a_known_template_are_not_looked_at_one_by_one(what):
     assert work(400) <= work(20) + 10
 
 
-def test_what_selections_remember_of_templates_is_bounded(monkeypatch):
+def test_the_templates_that_selections_keep_are_bounded(monkeypatch):
     monkeypatch.setattr(selection, "FEWEST_SELECTIONS", 5)
     monkeypatch.setattr(selection, "MAX_CELLS", 1000)
     cluster = cluster_of()

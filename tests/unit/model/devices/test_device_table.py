@@ -215,7 +215,7 @@ def test_the_domain_of_the_driver_may_be_left_out(written: str, own: str) -> Non
     assert own_name("gpu.example.com", written) == own
 
 
-def test_what_is_left_of_a_device() -> None:
+def test_the_free_part_of_a_device() -> None:
     exclusive = Device("d", "p", "n", capacity={"memory": 40.0})
     assert (exclusive.free_of("memory"), exclusive.free_of("other"), exclusive.thousandths) == (40.0, None, WHOLE)
     taken = Device("d", "p", "n", capacity={"memory": 40.0}, taken=True)

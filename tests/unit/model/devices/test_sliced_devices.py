@@ -49,7 +49,7 @@ def on(state: ClusterState, node: str = "a") -> dict[str, Device]:
     return {device.name: device for device in snapshot.devices.on(snapshot.known_row(node))}
 
 
-def test_what_a_slice_says_of_a_device() -> None:
+def test_attributes_and_capacities_from_a_slice() -> None:
     attributes = {
         "model": {"string": "A100"},
         f"{DRIVER}/index": {"int": 3},
@@ -134,7 +134,7 @@ def test_a_new_generation_replaces_the_devices() -> None:
 
 
 @pytest.mark.parametrize(("made", "asked"), [(True, 3), (False, 2)])
-def test_what_a_pod_asks_for(made: bool, asked: int) -> None:
+def test_devices_that_a_pod_requests(made: bool, asked: int) -> None:
     template = {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": 2}}]}}}
     state = cluster(
         claim("c", count=3),

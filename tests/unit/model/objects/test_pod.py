@@ -108,7 +108,7 @@ def test_identity_does_not_make_another_template(path, value):
         (("status", "qosClass"), "Guaranteed"),
     ],
 )
-def test_whatever_decides_makes_another_template(path, value):
+def test_every_field_that_decides_is_part_of_the_template(path, value):
     assert changed(path, value).template != view(PLAIN).template
 
 

@@ -53,7 +53,7 @@ def test_an_infeasible_resize_is_not_counted(reason, cpu):
     assert PodView(placed).requests["cpu"] == cpu
 
 
-def test_what_the_kubelet_says_counts_only_on_a_node():
+def test_resources_in_the_status_count_only_on_a_node():
     container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     status = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}
     assert PodView(pod_of({"spec": {"containers": [container]}, "status": status})).requests["cpu"] == 1000

@@ -51,7 +51,7 @@ def test_priorities_are_looked_up():
     assert admission.warnings == []
 
 
-def test_what_cannot_be_looked_up_is_reported_once():
+def test_missing_references_are_reported_once():
     admission = Admission()
     for name in ("p", "q"):
         pod = admitted({"priorityClassName": "gone", "runtimeClassName": "kata"}, admission, name)

@@ -167,7 +167,7 @@ def test_rules_take_the_time_from_the_capture():
     assert ClusterState.from_objects(found, now=5.0).snapshot().now == 5.0
 
 
-def test_what_is_newer_than_the_capture_has_another_clock_and_counts():
+def test_objects_newer_than_the_capture_count_despite_another_clock():
     new = decode.convert({"metadata": {"name": "a", "creationTimestamp": "2040-01-01T00:00:00Z"}}, objects.Node)
     assert ClusterState.from_objects(files.read_bytes(written([("v1", new)]))).snapshot().now == 2_208_988_800.0
 

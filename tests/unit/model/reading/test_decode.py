@@ -62,7 +62,7 @@ def test_unknown_fields_are_skipped():
         ("{" * 100000, "not JSON"),
     ],
 )
-def test_what_cannot_be_read_is_named_by_field(text, message):
+def test_unreadable_values_are_named_by_field(text, message):
     with pytest.raises(InvalidObject) as caught:
         node(text)
     assert message in str(caught.value)
@@ -156,7 +156,7 @@ def test_numbers_of_devices_are_not_negative(kind, text, place):
 
 @pytest.mark.parametrize("levels", [1, 900, 10_000])
 @pytest.mark.parametrize("closing", ["[]", "{}"])
-def test_what_is_nested_too_deeply_is_null_and_everything_else_is_read(levels, closing):
+def test_too_deeply_nested_values_are_null_and_all_others_are_read(levels, closing):
     """Brackets in texts are no levels, and what follows the deep value is read."""
     first, last = ("[", "]") if closing == "[]" else ('{"k": ', "}")
     deep = first * levels + '"[{\\"[\\\\"' + last * levels
@@ -167,6 +167,6 @@ def test_what_is_nested_too_deeply_is_null_and_everything_else_is_read(levels, c
 
 
 @pytest.mark.parametrize("text", ["[" * 10_000, "[" * 10_000 + "}" * 10_000, '{"a": ' * 10_000 + '"' + "}" * 10_000])
-def test_what_is_nested_too_deeply_and_not_json_is_refused(text):
+def test_too_deeply_nested_text_that_is_no_json_is_refused(text):
     with pytest.raises(InvalidObject, match="not JSON"):
         node(text)

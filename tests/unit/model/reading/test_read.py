@@ -184,7 +184,7 @@ def test_a_broken_object_is_named_and_left_out_only_on_request(content):
         (as_json(kubectl_list(NODE, POD)).replace(b'"p1"', b'"p1'), "item 1, which starts at byte 138, is not JSON"),
     ],
 )
-def test_what_is_no_cluster_is_reported(content, message):
+def test_content_without_objects_is_reported(content, message):
     if message is None:
         assert len(files.read_bytes(content, "f")) == 0
         return

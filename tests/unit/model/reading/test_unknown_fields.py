@@ -64,7 +64,7 @@ def test_every_kind_that_pods_are_made_of_is_known():
         ("", "Pod", {"spec": {"containers": {"name": "a"}, "nodeSelector": [{"a": 1}], "overhead": "x"}}),
     ],
 )
-def test_what_is_not_looked_at(group, kind, manifest):
+def test_fields_that_are_not_checked(group, kind, manifest):
     assert decode.unknown_fields(manifest, group, kind) == ()
 
 

@@ -27,7 +27,7 @@ def views(text, cluster=None):
     return [PodView(pod) for pod in expand(text, cluster).pods]
 
 
-def test_what_the_api_server_would_fill_in_is_found_once_for_the_pods_of_a_template():
+def test_defaults_are_computed_once_for_the_pods_of_a_template():
     """A template may have thousands of tolerations and containers; its pods are made between two decisions of the scheduler."""
     pods = expand(DEPLOYMENT).pods
     assert all(pod.spec is pods[0].spec for pod in pods)

@@ -141,7 +141,7 @@ def test_the_rows_that_changed_are_known_however_many_they_are(placements):
     assert snapshot.usage_changes(snapshot.revision).tolist() == []
 
 
-def test_what_a_sample_has_not_seen_is_what_began_after_it():
+def test_unseen_requests_are_those_of_pods_that_started_after_the_sample():
     cluster = clusters.state(["a", "b"])
     cluster.set_metric("load", {"a": (0.5, 1_000.0)})
     assert cluster.snapshot().metric("other") is None

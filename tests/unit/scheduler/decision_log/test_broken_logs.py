@@ -74,7 +74,7 @@ def test_a_last_line_that_was_cut_off_is_left_out_and_said(path, content):
         (lambda text: "{" + "x" * 100_000, ":1: this is not a decision log"),
     ],
 )
-def test_what_is_wrong_with_a_log_is_reported_with_its_place(path, content, broken, says):
+def test_faults_of_a_log_are_reported_with_their_place(path, content, broken, says):
     path.write_text(broken(content))
     with pytest.raises(BrokenLog) as error:
         replayed(path)
@@ -180,7 +180,7 @@ def test_a_folder_that_cannot_be_written_ends_the_start(tmp_path):
         pass
 
 
-def test_what_is_no_log_stays_as_it_is(tmp_path):
+def test_other_files_are_not_overwritten(tmp_path):
     folder, pipe, notes = tmp_path / "folder", tmp_path / "pipe", tmp_path / "notes"
     folder.mkdir()
     os.mkfifo(pipe)
@@ -350,7 +350,7 @@ def test_assumed_pods_and_pods_on_unknown_nodes_outlast_a_checkpoint(path):
     assert again.snapshot().placed("uid-b") is not None
 
 
-def test_what_happens_before_the_first_decision_is_in_the_checkpoint(path):
+def test_changes_before_the_first_decision_are_in_the_checkpoint(path):
     with recorder(path) as (recording, _):
         for name in ("n1", "n2"):
             recording.state.add_node(node(name))

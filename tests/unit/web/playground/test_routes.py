@@ -115,7 +115,7 @@ def test_places_are_in_the_units_of_a_browser():
     assert text.encode("utf-16-le")[2 * error["from"] : 2 * error["to"]].decode("utf-16-le") == "nod"
 
 
-def test_what_may_be_written_is_offered_with_the_labels_of_the_cluster():
+def test_completion_has_the_labels_of_the_cluster():
     text = 'policy "p"\nfilter a { require node.labels["'
 
     labels = [item["label"] for item in post("complete", {"text": text, "at": len(text), "cluster": SMALL}).json()["items"]]
@@ -195,7 +195,7 @@ def test_questions_change_nothing():
         ({"text": 'policy "p"\nlet f = pods where it.name != pod.name\nprefer a = count(f) > 1\nparam x: regex = 1\n'}, 200, ""),
     ],
 )
-def test_what_cannot_be_answered_is_reported(question, status, said):
+def test_questions_that_cannot_be_answered_are_reported(question, status, said):
     answer = post("decide", {"text": POLICY, "cluster": SMALL, "pod": "shop/query", **question})
     assert (answer.status_code, said in answer.text) == (status, True)
 

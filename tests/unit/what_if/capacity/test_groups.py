@@ -47,7 +47,7 @@ def test_members_of_further_groups_get_claims_of_their_own():
     assert [each.object.status.resource_claim_statuses for each in further.pods] == [(), ()]
 
 
-def test_what_does_not_fit_whole_is_not_counted():
+def test_groups_that_do_not_fit_as_a_whole_are_not_counted():
     state = cluster(pod_group("gang", 9, RACK))
     [room] = capacity(assemble(), state, members("gang", 9)).groups
     assert (room.placed, room.more, room.domains) == (0, 0, ())

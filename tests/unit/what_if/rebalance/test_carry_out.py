@@ -685,7 +685,7 @@ def test_a_rehearsal_can_be_interrupted_before_each_move_and_leaves_the_cluster_
     assert world.closed() == set()
 
 
-def test_what_happens_during_a_rehearsal_counts_after_it(larger):
+def test_changes_during_a_rehearsal_count_after_it(larger):
     world, plan = larger
 
     class Busy(Clock):

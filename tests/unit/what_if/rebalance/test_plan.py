@@ -49,7 +49,7 @@ def test_the_node_that_takes_fewest_moves_is_freed_and_empty_nodes_stay_empty():
 @pytest.mark.parametrize(
     ("plan_options", "n_moves"), [({"cost": 0.4}, 2), ({"cost": 0.5}, 0), ({"most_moves": 1}, 0), ({"most_cordons": 1}, 2)]
 )
-def test_what_moves_may_cost_decides_about_freeing_a_node(plan_options, n_moves):
+def test_the_limit_of_costs_decides_about_freeing_a_node(plan_options, n_moves):
     pods = [owned("one"), owned("two"), owned("large", on="b", cpu="5")]
     plan = planned(state([node("a"), node("b", offer={"cpu": "8"})], pods), Goal.FREE_NODES, **plan_options)
     assert len(plan.moves) == n_moves

@@ -79,7 +79,7 @@ def best_of_all(sizes, at, room):
 
 @settings(max_examples=40, deadline=None)
 @given(arrangements())
-def test_what_is_found_fits_and_is_no_worse_than_before(made):
+def test_a_rearrangement_fits_and_is_no_worse_than_before(made):
     sizes, at, room = made
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rearrangement, "MAX_STEPS", 2000)

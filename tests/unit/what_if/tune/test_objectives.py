@@ -46,7 +46,7 @@ def test_expressions(text, values, expected):
         ("(" * 5000 + "unplaced", "not an expression"),
     ],
 )
-def test_what_is_no_objective_says_why(text, says):
+def test_malformed_objectives_give_the_reason(text, says):
     with pytest.raises(UsageError, match=says):
         objective(text)
 

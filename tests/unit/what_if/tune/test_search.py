@@ -161,7 +161,7 @@ def test_no_dask_scheduler_is_an_error():
         tuned(partial(trials.dask, address="nowhere://x"))
 
 
-def test_where_nothing_is_better_nothing_changes():
+def test_without_an_improvement_nothing_changes():
     found = tuned(goals=["0 * unplaced"], most=3)
     assert (found.is_better, found.change, found.failing) == (False, "", ())
     assert found.held_out is not None

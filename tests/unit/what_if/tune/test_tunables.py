@@ -154,7 +154,7 @@ def test_a_search_may_be_narrowed(web, text, low, high):
         ("c=-1..4", UsageError, "'-1' is not a weight"),
     ],
 )
-def test_what_cannot_be_searched_says_why(web, text, error, says):
+def test_numbers_that_cannot_be_searched_give_the_reason(web, text, error, says):
     with pytest.raises(error, match=says):
         tunables.chosen(found(web), [text], [web])
 

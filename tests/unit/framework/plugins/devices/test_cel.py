@@ -152,7 +152,7 @@ def test_an_expression_that_cannot_be_compiled_has_a_reason(expression, text):
     assert text in str(failed)
 
 
-def test_why_it_cannot_be_compiled_fits_on_a_line():
+def test_compile_errors_are_one_line():
     failed = compiled("device.driver ==\n nothing(1) && nowhere(2)")
     assert isinstance(failed, SelectorFailed)
     assert len(str(failed).splitlines()) == 1
@@ -329,7 +329,7 @@ def test_spaces_do_not_change_what_an_expression_reads(expression, read):
 @pytest.mark.parametrize(
     "pattern", [selector._READ, selector._PLAIN, selector._RENAMED, rewriting._USES], ids=lambda found: found.pattern[:12]
 )
-def test_what_looks_through_an_expression_gives_nothing_back(pattern):
+def test_regular_expressions_over_selectors_do_not_backtrack(pattern):
     """Two parts that may match the same characters, and can give them back, try all ways to divide them: seconds for 10,000 spaces."""
     assert re.findall(r"\*(?![+?])", pattern.pattern) == []
 

@@ -356,7 +356,7 @@ def test_other_texts_are_refused(text):
         ("[device].all(it, it.driver == 'd')", None),
     ],
 )
-def test_what_a_selector_reads_is_known_only_if_it_says_so_plainly(expression, expected):
+def test_the_reads_of_a_selector_are_known_only_for_plain_accesses(expression, expected):
     assert reads(expression) == expected
 
 
