@@ -27,7 +27,7 @@ import typer.core
 import typer.main
 
 from wharfinger.cli import completion, options, streams, verbs
-from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.errors import UnknownObject, UsageError, WharfingerError, printable, printable_lines
 from wharfinger.language.report import render, wording
 from wharfinger.language.report.diagnostics import PolicyError
 
@@ -235,6 +235,8 @@ def _reader_left() -> int:
 
 def _sentence(error: Exception) -> tuple[str, int]:
     """The message for an error, and the exit code."""
+    if isinstance(error, UnknownObject):
+        return printable(str(error)), error.exit_code  # it repeats names of objects
     if isinstance(error, WharfingerError):
         return str(error), error.exit_code
     if isinstance(error, typer.TyperException):
@@ -257,5 +259,5 @@ def _print_error(sentence: str, code: int) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         _reader_left()
-    sys.stderr.write(f"wharf: {sentence}\n")
+    sys.stderr.write(f"wharf: {printable_lines(sentence)}\n")
     return code

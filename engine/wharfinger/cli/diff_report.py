@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from wharfinger.cli import question
+from wharfinger.errors import printable
 from wharfinger.explain.difference import Cause
 from wharfinger.framework import pod_devices
 from wharfinger.framework.pod_devices import GivenDevice
@@ -41,7 +42,7 @@ class Titles(Struct, frozen=True, kw_only=True):
 
 def table(found: Diff | LogDiff, titles: Titles, most: int) -> str:
     """The report for a terminal; `most` changes are listed."""
-    return "\n".join("".join(f"{line}\n" for line in part) for part in _parts(found, titles, most) if part)
+    return "\n".join(wording.lines(part) for part in _parts(found, titles, most) if part)
 
 
 def _parts(found: Diff | LogDiff, titles: Titles, most: int) -> Iterator[list[str]]:
@@ -201,12 +202,13 @@ def _markdown(found: Diff | LogDiff, titles: Titles, most: int) -> Iterator[str]
     listed = found.rows[:most]
     if listed:
         yield f"<details><summary>{len(listed):,} of {wording.count(len(found.rows), 'change')}</summary>\n"
-        rows = [(*_row(change), "\n".join(why(change))) for change in listed]
-        yield from _grid([(*(word.lower() for word in _head(listed[0])), "why"), *rows], right=set())
+        head = (*(word.lower() for word in _head(listed[0])), "why")
+        rows: list[Sequence[str | Row]] = [(*_row(change), tuple(why(change))) for change in listed]
+        yield from _grid([head, *rows], right=set())
         yield "</details>"
 
 
-def _grid(rows: Sequence[Row], right: set[int]) -> Iterator[str]:
+def _grid(rows: Sequence[Sequence[str | Row]], right: set[int]) -> Iterator[str]:
     head, *body = rows
     yield f"| {' | '.join(map(_cell, head))} |"
     yield f"| {' | '.join('---:' if column in right else '---' for column in range(len(head)))} |"
@@ -214,10 +216,12 @@ def _grid(rows: Sequence[Row], right: set[int]) -> Iterator[str]:
     yield ""
 
 
-def _cell(text: str) -> str:
-    """Text that Markdown shows as it is, on one line of a table."""
-    escaped = "".join(f"\\{letter}" if letter in "\\`*_[]|~" else letter for letter in text)
-    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", "<br>")
+def _cell(text: str | Row) -> str:
+    """Text that Markdown shows as it is, on one line of a table; several texts with breaks between them."""
+    if not isinstance(text, str):
+        return "<br>".join(map(_cell, text))
+    escaped = "".join(f"\\{letter}" if letter in "\\`*_[]|~" else letter for letter in printable(text))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 # ── for programs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

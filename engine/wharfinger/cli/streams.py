@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from wharfinger.errors import printable, printable_lines
+
 TRACEBACK = "WHARF_TRACEBACK"
 """The environment variable that has tracebacks written instead of one line."""
 
@@ -40,13 +42,13 @@ def json_text(value: Any) -> str:
 def print_stderr(text: str) -> None:
     """Writes one line to stderr."""
     sys.stdout.flush()
-    sys.stderr.write(f"wharf: {text}\n")
+    sys.stderr.write(f"wharf: {printable_lines(text)}\n")
 
 
 def warn(sentences: Iterable[str]) -> None:
     """Writes a warning to stderr for each sentence."""
     for sentence in sentences:
-        print_stderr(f"warning: {sentence}")
+        print_stderr(f"warning: {printable(sentence)}")
 
 
 def colors(stream: TextIO) -> bool:

@@ -24,8 +24,8 @@ from wharfinger.framework.policy_status import MetricStatus, Mode, PolicyStatus
 from wharfinger.kube import wire
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.wire import NODES, PODS, Resource
+from wharfinger.language.report import wording
 from wharfinger.language.report.plain_values import plain
-from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.state.cluster_state import ClusterState
@@ -120,7 +120,7 @@ def _explain_policy(store: PolicyStore, health: Health, explanations: LiveExplan
             "shadow": None if report is None else _plain(report),
             **found.plain(),
         }
-        return plain, str(found) + "".join(f"{line}\n" for line in lines)
+        return plain, str(found) + wording.lines(lines)
 
     return explain
 
@@ -134,7 +134,7 @@ def _state_lines(profile: str, status: PolicyStatus | None, report: ShadowReport
         yield f"  suspended: {status.suspended}"
     if report is not None:
         compared = report.agreed + report.disagreed
-        otherwise = f"{report.disagreed:,} of {count(compared, 'decision')} otherwise"
+        otherwise = f"{report.disagreed:,} of {wording.count(compared, 'decision')} otherwise"
         yield f"  as a shadow it would have decided {otherwise}; {report.unseen:,} not compared"
 
 

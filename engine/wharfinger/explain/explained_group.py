@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from wharfinger.errors import UnknownObject, printable
+from wharfinger.errors import UnknownObject
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
@@ -52,7 +52,7 @@ class ExplainedGroup(Struct, frozen=True, kw_only=True):
     members: tuple[Member, ...]
 
     def __str__(self) -> str:
-        return "\n".join(part for part in ("\n".join(map(printable, self._head())) + "\n", self._domains(), self._members()) if part)
+        return "\n".join(part for part in (wording.lines(self._head()), self._domains(), self._members()) if part)
 
     def _head(self) -> Iterator[str]:
         yield f"group {self.group}: {self.state}"

@@ -54,12 +54,10 @@ class ExplainedPod(Struct, frozen=True, kw_only=True):
     group: str = ""
 
     def __str__(self) -> str:
-        lines = [f"{note}\n" for note in self.notes]
-        lines.append(str(self.explanation))
+        lines = [wording.lines(self.notes), str(self.explanation)]
         if self.remedies:
             lines.append("\n  what would have to change\n")
-        for remedy in self.remedies:
-            lines += [f"    {remedy.node}\n", *(f"      {sentence}\n" for sentence in remedy.sentences)]
+        lines += [wording.lines([f"    {each.node}", *(f"      {sentence}" for sentence in each.sentences)]) for each in self.remedies]
         return "".join(lines)
 
     def plain(self) -> Mapping[str, Any]:

@@ -87,7 +87,7 @@ class ExplainedPolicy(Struct, frozen=True, kw_only=True):
     cost: Cost
 
     def __str__(self) -> str:
-        return "".join(f"{line}\n" for line in _lines(self))
+        return wording.lines(_lines(self))
 
     def plain(self) -> Mapping[str, Any]:
         """The same as plain values."""

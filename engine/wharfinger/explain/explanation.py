@@ -216,7 +216,7 @@ MAX_REASONS = 6
 
 def text(found: Explanation) -> str:
     """The whole report, ending in a newline."""
-    parts = ["\n".join(_headline(found)) + "\n", _filters(found), *_nearest_misses(found), _scores(found), *_requested_nodes(found)]
+    parts = [wording.lines(_headline(found)), _filters(found), *_nearest_misses(found), _scores(found), *_requested_nodes(found)]
     return "\n".join(part for part in parts if part)
 
 
@@ -275,7 +275,7 @@ def _nearest_misses(found: Explanation) -> Iterator[str]:
     lines = [f"  nearest miss: {wording.count(against, 'filter')} in the way"]
     for report in found.nearest:
         lines += [f"    {report.node}", *(f"      {line}" for verdict in report.rejected_by for line in _verdict_lines(verdict))]
-    yield "\n".join(lines) + "\n"
+    yield wording.lines(lines)
 
 
 def _verdict_lines(verdict: Verdict) -> Iterator[str]:
@@ -314,4 +314,4 @@ def _requested_nodes(found: Explanation) -> Iterator[str]:
         lines += [f"    {part.name}: {_part(part)} (weight {wording.number(part.weight)})" for part in report.scores]
         if report.totals:
             lines.append(f"    total: {' / '.join(map(wording.number, report.totals))}")
-        yield "\n".join(lines) + "\n"
+        yield wording.lines(lines)

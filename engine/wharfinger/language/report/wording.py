@@ -130,6 +130,11 @@ def columns(rows: Iterable[Sequence[str]], *, right: frozenset[int] = frozenset(
     return "".join(indent + _line(row, widths, right).rstrip() + "\n" for row in table)
 
 
+def lines(found: Iterable[str]) -> str:
+    """The lines as text, each with its newline. Lines may contain texts of users: each is made printable, and stays one line."""
+    return "".join(f"{printable(line)}\n" for line in found)
+
+
 def _line(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> str:
     return GAP.join(cell.rjust(width) if i in right else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True)))
 

@@ -25,7 +25,7 @@ MAX_PODS = 10_000_000
 def table(found: Capacity) -> str:
     """The report as text: a part for each group and each workload."""
     parts = [*map(_group, found.groups), *map(_room, found.rooms)]
-    return "\n".join("".join(f"{line}\n" for line in lines) for lines in parts)
+    return "\n".join(map(wording.lines, parts))
 
 
 def _group(room: GroupRoom) -> Iterator[str]:

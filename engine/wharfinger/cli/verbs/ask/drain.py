@@ -31,8 +31,8 @@ def table(found: Drain) -> str:
     """The report as text: a line per pod that moves or cannot, then the summary."""
     listed = [_row(pod) for pod in found.pods if pod.outcome is not DrainOutcome.STAYS]
     parts = [wording.columns([("STEP", "POD", "FROM", "TO"), *listed], right=frozenset({0}))] if listed else []
-    groups = "".join(f"{line}\n" for line in question.group_lines(found.groups))
-    return "\n".join([*parts, *([groups] if groups else []), "\n".join(_summary(found)) + "\n"])
+    groups = wording.lines(question.group_lines(found.groups))
+    return "\n".join([*parts, *([groups] if groups else []), wording.lines(_summary(found))])
 
 
 def _row(pod: DrainedPod) -> Sequence[str]:

@@ -29,7 +29,7 @@ from wharfinger.what_if.optimal.search import Optimal, optimal
 
 def table(run: DryRun, cluster: Cluster) -> str:
     """The report as text: a line per pod (or an explanation) and per group, then the summary."""
-    groups = "".join(f"{line}\n" for line in question.group_lines(run.groups))
+    groups = wording.lines(question.group_lines(run.groups))
     return "\n".join(part for part in (_pods(run), groups, _summary(run, cluster)) if part)
 
 
@@ -67,7 +67,7 @@ def _summary(run: DryRun, cluster: Cluster) -> str:
     lines += question.usage_lines(run.before, run.after)
     if cluster.ignored:
         lines.append("not needed and ignored: " + ", ".join(f"{count} {kind}" for kind, count in cluster.ignored.items()))
-    return "\n".join(lines) + "\n"
+    return wording.lines(lines)
 
 
 def _reasons(run: DryRun) -> Iterator[str]:

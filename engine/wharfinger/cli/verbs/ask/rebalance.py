@@ -41,7 +41,7 @@ def table(found: Rebalance) -> str:
     """The report as text: a line per step, then the result and the reasons why other pods stay."""
     rows = [(f"{number:,}", *_row(move)) for number, move in enumerate(found.moves, 1)]
     listed = wording.columns([("STEP", "POD", "FROM", "TO", "WHY"), *rows], right=frozenset({0})) if rows else ""
-    return "\n".join(part for part in (listed, "\n".join(_summary(found)) + "\n") if part)
+    return "\n".join(part for part in (listed, wording.lines(_summary(found))) if part)
 
 
 def _row(move: Move) -> tuple[str, str, str, str]:

@@ -81,7 +81,7 @@ def _run(replay: Replay, outcome: Outcome) -> None:
 
 
 def _table(outcome: Outcome) -> str:
-    return "".join(f"{line}\n" for line in _lines(outcome))
+    return wording.lines(_lines(outcome))
 
 
 def _lines(outcome: Outcome) -> Iterator[str]:
