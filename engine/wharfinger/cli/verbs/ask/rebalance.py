@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from wharfinger.cli import live_cluster, options, question, streams
-from wharfinger.cli.question import QuestionFlags, with_flags
+from wharfinger.cli.question import Question, QuestionFlags, with_flags
 from wharfinger.cli.verbs.ask.drain import NO_BUDGETS
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble
@@ -197,13 +197,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
         limits=limits,
     )
     asked = question.read(flags, lambda found: found.pending)
-    _known_namespaces(limits.namespaces, asked.cluster)
-    _no_cordons_left(asked.cluster, apply=apply)
-    n_pods = int(asked.cluster.state.snapshot().pod_count.sum())
-    with streams.bar(sys.stderr, "planning", n_pods) as advance, streams.interruptible() as interrupted:
-        found = rebalance(asked.chain, asked.cluster.state, plan_options, asked.pods, advance, interrupted)
-    if not asked.cluster.state.objects.all(objects.PodDisruptionBudget) and asked.cluster.objects.taken_at is None:
-        streams.warn([NO_BUDGETS])
+    found = _planned(asked, plan_options, apply=apply)
     streams.out(question.rendered(output, lambda: table(found), lambda: _value(found, asked.cluster)))
     if found.interrupted:
         streams.print_stderr("this is the plan so far" + ("; it was not carried out, and nothing was changed" if apply else ""))
@@ -211,6 +205,18 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if apply and found.moves:
         return _applied(asked.chain, found.plan_options, found.moves, flags, longest)
     return 1 if exit_code and found.moves else 0
+
+
+def _planned(asked: Question, plan_options: PlanOptions, *, apply: bool) -> Rebalance:
+    """A new plan, with a progress bar. UsageError for an unknown namespace, and for nodes that an earlier plan has left cordoned."""
+    _known_namespaces(plan_options.limits.namespaces, asked.cluster)
+    _no_cordons_left(asked.cluster, apply=apply)
+    n_pods = int(asked.cluster.state.snapshot().pod_count.sum())
+    with streams.bar(sys.stderr, "planning", n_pods) as advance, streams.interruptible() as interrupted:
+        found = rebalance(asked.chain, asked.cluster.state, plan_options, asked.pods, advance, interrupted)
+    if not asked.cluster.state.objects.all(objects.PodDisruptionBudget) and asked.cluster.objects.taken_at is None:
+        streams.warn([NO_BUDGETS])
+    return found
 
 
 def _applied(  # noqa: PLR0913 — a plan, and where
