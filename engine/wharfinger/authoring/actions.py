@@ -54,10 +54,10 @@ def applied(text: str, edits: tuple[Edit, ...]) -> str:
 
 def actions(document: Document, start: int, end: int) -> list[Action]:
     """The changes that are possible at characters `start` to `end`, fixes first."""
-    here = [finding for finding in _near(document, start, end) if finding.start <= end and start <= finding.end]
+    overlapping = [finding for finding in _near(document, start, end) if finding.start <= end and start <= finding.end]
     fixes, trials = list[Action](), _Trials()
     with suppress(_EnoughTried):
-        for finding in here:
+        for finding in overlapping:
             for action in _fixes(document, finding, trials):
                 fixes.append(action)
     return [*fixes, *_extractions(document, start, end)]

@@ -161,11 +161,11 @@ class Document:
 
     def part(self, offset: int) -> Document:
         """The document with the statement around an offset and the declarations that it needs only, which takes less time to check."""
-        here = self.statement_at(offset)
-        if here is None:
+        statement = self.statement_at(offset)
+        if statement is None:
             return self.declarations
-        if self._near is None or self._near[0] != here.start:
-            self._near = (here.start, self.of([here]))
+        if self._near is None or self._near[0] != statement.start:
+            self._near = (statement.start, self.of([statement]))
         return self._near[1]
 
     def of(self, wanted: Sequence[Statement]) -> Document:
@@ -173,12 +173,12 @@ class Document:
         kept = self._needed(wanted).keys() | {each.start for each in wanted}
         return self._only(lambda each: each.start in kept)
 
-    def needed_texts(self, here: Statement) -> tuple[str, ...] | None:
+    def needed_texts(self, statement: Statement) -> tuple[str, ...] | None:
         """The texts of a statement and of all declarations that it needs, after the text before the first statement.
 
         That text is the head of the policy if it is misspelt. None if a declaration is an import, whose text is in another file.
         """
-        found = [here, *(needed for _, needed in sorted(self._needed([here]).items()))]
+        found = [statement, *(needed for _, needed in sorted(self._needed([statement]).items()))]
         if any(each.kind == "IMPORT" for each in found):
             return None
         return self.text[: self.statements[0].start], *(self.text[each.start : each.end] for each in found)
@@ -188,13 +188,13 @@ class Document:
 
         Other statements that declare the same name are there too. For a test that uses an unknown name, all declarations and rules are.
         """
-        here = self.statement_at(offset)
-        if here is None:
+        statement = self.statement_at(offset)
+        if statement is None:
             return self.declarations
         known = frozenset(name for each in self.statements for name in each.names(_NAMED))
-        own = here.names(_NAMED)
-        kept = self._needed([here]).keys() | {here.start} | {each.start for each in self.statements if own & each.names(_NAMED)}
-        if here.kind == "TEST" and any(_names_of_policy(word) and word.name not in known for word in here.words):
+        own = statement.names(_NAMED)
+        kept = self._needed([statement]).keys() | {statement.start} | {each.start for each in self.statements if own & each.names(_NAMED)}
+        if statement.kind == "TEST" and any(_names_of_policy(word) and word.name not in known for word in statement.words):
             kept |= {each.start for each in self.statements if each.kind != "TEST"}
         found = self._only(lambda each: each.start in kept)
         found._known = known  # noqa: SLF001  # of this class
@@ -214,12 +214,12 @@ class Document:
     def _heads(self) -> list[Statement]:
         return [each for each in self.statements if each.kind in {"POLICY", "FOR"}]
 
-    def _used(self, here: Statement) -> list[Statement]:
+    def _used(self, statement: Statement) -> list[Statement]:
         """The declarations of the names that a statement uses, and others of those that it declares, which is an error."""
-        if here.start not in self._uses:
-            names = here.names(_USES | DECLARED_VALUES) & self._declaring.keys()
-            self._uses[here.start] = [each for name in names for each in self._declaring[name]]
-        return self._uses[here.start]
+        if statement.start not in self._uses:
+            names = statement.names(_USES | DECLARED_VALUES) & self._declaring.keys()
+            self._uses[statement.start] = [each for name in names for each in self._declaring[name]]
+        return self._uses[statement.start]
 
     @cached_property
     def _declaring(self) -> dict[str, list[Statement]]:
@@ -302,8 +302,10 @@ class Document:
         """The offset of the declaration of a parameter that a word names; None for any other word."""
         if word.item != "LET" or word.role not in {Role.PARAMETER, Role.VALUE}:
             return None
-        here = self.statement_at(word.start)
-        return next((each for each in here.words if each.role is Role.PARAMETER and each.name == word.name), None) if here else None
+        statement = self.statement_at(word.start)
+        return (
+            next((each for each in statement.words if each.role is Role.PARAMETER and each.name == word.name), None) if statement else None
+        )
 
     def word_at(self, offset: int) -> Word | None:
         """The word at an offset, or directly before it. Of two adjacent words, the one that is not a symbol."""

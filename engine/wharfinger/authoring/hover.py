@@ -41,8 +41,8 @@ def hover(document: Document, offset: int, cluster: KnownCluster | None = None) 
         return None
     document = document.around(offset)
     expr, start, end = _expression(document, word)
-    said = [part for part in (_about(document, word, expr), _spread(document, expr, cluster)) if part]
-    return Hover(start, end, "\n\n".join(said)) if said else None
+    paragraphs = [part for part in (_about(document, word, expr), _spread(document, expr, cluster)) if part]
+    return Hover(start, end, "\n\n".join(paragraphs)) if paragraphs else None
 
 
 def _expression(document: Document, word: Word) -> tuple[typed.Expr | None, int, int]:
@@ -119,14 +119,14 @@ def _function(document: Document, word: Word, _: typed.Expr | None) -> str:
         source = SOURCES[word.text]
         return f"A source of metrics: takes {source.argument}, and {wording.listed(source.options, most=12)} by name."
     functions = [each for each in CATALOGUE.functions() if each.name.partition(".")[0] == word.text]
-    said = [function_text(each) for each in functions]
+    texts = [function_text(each) for each in functions]
     if word.text in vocabulary.SPECIAL_FORMS:
         written, doc = vocabulary.SPECIAL_FORMS[word.text]
-        said.append(f"```policy\n{written}\n```\n{doc}")
+        texts.append(f"```policy\n{written}\n```\n{doc}")
     binding = document.checked.notes.names.get(word.name)
-    if not said and binding is not None:
+    if not texts and binding is not None:
         return _of_binding(document, binding, word.name)
-    return "\n\n".join(said)
+    return "\n\n".join(texts)
 
 
 def _value(document: Document, word: Word, _: typed.Expr | None) -> str:
@@ -150,17 +150,17 @@ def _of_value(document: Document, name: str, expr: typed.Expr) -> str:
 def _of_binding(document: Document, binding: Binding, name: str) -> str:
     """A declared name: how it is declared, its type, range and the comment above it."""
     if binding.function is not None:
-        said = [f"```policy\n{_statement(binding)}\n```", *([_comment(binding)] if _comment(binding) else [])]
-        return "\n\n".join(said)
+        paragraphs = [f"```policy\n{_statement(binding)}\n```", *([_comment(binding)] if _comment(binding) else [])]
+        return "\n\n".join(paragraphs)
     if binding.reference is None:
         members = wording.listed(binding.members or ())
         return f"```policy\nimport … as {name}\n```\nhas {members}" if binding.members else ""
     found = binding.reference(binding.span)
     head = f"```policy\n{_statement(binding)}\n```"
-    said = [head, *([_comment(binding)] if _comment(binding) else [])]
+    paragraphs = [head, *([_comment(binding)] if _comment(binding) else [])]
     if found.type.kind is not Kind.UNKNOWN:
-        said.append(type_with_unit(found.type) + _range(document, found))
-    return "\n\n".join(said)
+        paragraphs.append(type_with_unit(found.type) + _range(document, found))
+    return "\n\n".join(paragraphs)
 
 
 def _statement(binding: Binding) -> str:
@@ -215,10 +215,10 @@ def _plugin(_: Document, word: Word, __: typed.Expr | None) -> str:
 def _declared(document: Document, word: Word, _: typed.Expr | None) -> str:
     """A rule, or a node or pod of a test: the line that declares it."""
     wanted = [each for each in document.words if each.role in DECLARATIONS and each.name == word.name]
-    here = [each for each in wanted if each.scope == word.scope]
-    if not here:
+    in_scope = [each for each in wanted if each.scope == word.scope]
+    if not in_scope:
         return ""
-    line = document.source.line(document.source.text.count("\n", 0, here[0].start) + 1).strip()
+    line = document.source.line(document.source.text.count("\n", 0, in_scope[0].start) + 1).strip()
     return f"```policy\n{line}\n```"
 
 
@@ -238,8 +238,8 @@ def _spread(document: Document, expr: typed.Expr | None, cluster: KnownCluster |
         return ""
     of = wording.count(cluster.snapshot.n_nodes, "node")
     looked = f"{found.nodes:,} of the {of}" if found.nodes < cluster.snapshot.n_nodes else of
-    there = f"; {found.present:,} have it" if found.present < found.nodes else ""
-    return f"{looked} of {cluster.name}{there}: {found.text}"
+    presence = f"; {found.present:,} have it" if found.present < found.nodes else ""
+    return f"{looked} of {cluster.name}{presence}: {found.text}"
 
 
 _BY_ROLE: dict[Role, Callable[[Document, Word, typed.Expr | None], str]] = {

@@ -170,17 +170,17 @@ def _is_of_pod(part: typed.Expr) -> bool:
 
 
 def _spread(values: Sequence[Any], expr: typed.Expr) -> Spread:
-    there = [value for value in values if value is not None]
+    present = [value for value in values if value is not None]
     kind = expr.type.kind
-    if not there:
+    if not present:
         text = "missing everywhere"
     elif kind in NUMERIC:
-        text = _numbers(np.array(there, dtype=np.float64), kind)
+        text = _numbers(np.array(present, dtype=np.float64), kind)
     elif kind is Kind.BOOL:
-        text = f"true at {sum(there):,}, false at {len(there) - sum(there):,}"
+        text = f"true at {sum(present):,}, false at {len(present) - sum(present):,}"
     else:
-        text = _texts(Counter(map(_shown, there)))
-    return Spread(nodes=len(values), present=len(there), text=text)
+        text = _texts(Counter(map(_shown, present)))
+    return Spread(nodes=len(values), present=len(present), text=text)
 
 
 def _numbers(values: Any, kind: Kind) -> str:

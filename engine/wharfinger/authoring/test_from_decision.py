@@ -137,9 +137,9 @@ class _Written:
     def _pod_fields(self) -> dict[str, str]:
         pod = self.pod
         fields = {} if pod.namespace == "default" else {"namespace": quoted(pod.namespace)}
-        asked = {key: amount for key, amount in pod.requests.items() if amount and key != "pods"}
-        if asked:
-            fields["requests"] = _amounts(asked)
+        requests = {key: amount for key, amount in pod.requests.items() if amount and key != "pods"}
+        if requests:
+            fields["requests"] = _amounts(requests)
         if pod.priority:
             fields["priority"] = str(pod.priority)
         fields |= self._texts(Subject.POD, {"labels": pod.labels, "annotations": pod.annotations})

@@ -86,8 +86,8 @@ def _state(context: AtNode) -> State:
 def _requested(context: AtNode | AtRows) -> tuple[float, float, DeviceDemand]:
     """The CPU, memory and devices that the pod to be placed requests."""
     pod = context.pod
-    asked = context.snapshot.devices.demand(pod) or DeviceDemand(0)
-    return float(pod.requests.get("cpu", 0)), float(pod.requests.get("memory", 0)), asked
+    demand = context.snapshot.devices.demand(pod) or DeviceDemand(0)
+    return float(pod.requests.get("cpu", 0)), float(pod.requests.get("memory", 0)), demand
 
 
 def _now(context: AtNode, workload: typed.Workload) -> float:
@@ -271,22 +271,22 @@ def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, N
     plan, (cpu, memory, asked) = _plan(workload), _requested(context)
     nodes = _Nodes(context, plan, context.rows)
     enough = nodes.free >= asked.milli
-    there = nodes.per_node(enough * 1.0) >= asked.count
+    fits = nodes.per_node(enough * 1.0) >= asked.count
     if asked.count == 1 and asked.milli < WHOLE:
         least = np.full(nodes.n_rows, np.inf)
         np.minimum.at(least, nodes.owners[enough], nodes.fragmentation_with(cpu, memory, asked.milli, enough))
-        return least, there
+        return least, fits
     free = np.where(nodes.tightest(asked.count, asked.milli), nodes.free - asked.milli, nodes.free) if asked.count else nodes.free
-    return nodes.states(free, cpu, memory).fragmentation(plan), there
+    return nodes.states(free, cpu, memory).fragmentation(plan), fits
 
 
 def _with_kernel(context: AtRows, of: DevicesOf, workload: typed.Workload) -> tuple[Numbers, NDArray[np.bool_]]:
     plan, (cpu, memory, asked) = _plan(workload), _requested(context)
     nodes = _Nodes(context, plan, context.rows)
-    there = (nodes.free >= asked.milli) & (asked.count > 0)
+    fits = (nodes.free >= asked.milli) & (asked.count > 0)
     found = np.zeros(len(of.owners))
-    found[there] = nodes.fragmentation_with(cpu, memory, asked.milli, there)
-    return found, there
+    found[fits] = nodes.fragmentation_with(cpu, memory, asked.milli, fits)
+    return found, fits
 
 
 def _now_row(context: AtNode, workload: typed.Workload) -> float:
@@ -294,8 +294,8 @@ def _now_row(context: AtNode, workload: typed.Workload) -> float:
 
 
 def _after_row(context: AtNode, workload: typed.Workload) -> float | None:
-    found, there = _after_kernel(_rows_of(context), workload)
-    return float(found[0]) if there[0] else None
+    found, present = _after_kernel(_rows_of(context), workload)
+    return float(found[0]) if present[0] else None
 
 
 def _rows_of(context: AtNode) -> AtRows:

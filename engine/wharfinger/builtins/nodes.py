@@ -146,8 +146,8 @@ def _has_taint(context: AtNode, _node: object, taint: str) -> bool:
 
 
 def _has_taint_kernel(context: AtRows, _node: object, taint: str) -> NDArray[np.bool_]:
-    meant = pattern_of(taint)
-    return _per_list_with(context, meant.key, lambda taints: any(map(meant.matches, taints)), False, np.bool_)
+    pattern = pattern_of(taint)
+    return _per_list_with(context, pattern.key, lambda taints: any(map(pattern.matches, taints)), False, np.bool_)
 
 
 def _value(taints: Taints, key: str) -> str | None:

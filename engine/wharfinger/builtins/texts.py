@@ -217,8 +217,8 @@ def regex_fault(pattern: object) -> str | None:
         size = instructions(str(pattern))
     except re2.error as error:
         reason = error.args[0] if error.args else "not understood"
-        said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        return f"too costly: {said}" if "too large" in said or "repetition" in said else f"not a regular expression: {said}"
+        message = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        return f"too costly: {message}" if "too large" in message or "repetition" in message else f"not a regular expression: {message}"
     return None if size <= MAX_INSTRUCTIONS else f"too costly: {size:,} instructions of RE2, at most {MAX_INSTRUCTIONS:,} are allowed"
 
 

@@ -49,8 +49,8 @@ def zone_fault(name: object, nearest: Callable[[str, Iterable[str]], str | None]
     if name in zone_names():
         return None
     near = nearest(str(name), zone_names())
-    meant = f"did you mean {near}?" if near else "use a name of the IANA database, such as Europe/Berlin or UTC"
-    return f"there is no time zone {str(name)!r}; {meant}"
+    hint = f"did you mean {near}?" if near else "use a name of the IANA database, such as Europe/Berlin or UTC"
+    return f"there is no time zone {str(name)!r}; {hint}"
 
 
 def local(context: Context, tz: str) -> datetime:

@@ -145,8 +145,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         _function("version")()
         raise typer.Exit
 

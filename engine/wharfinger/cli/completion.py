@@ -75,10 +75,10 @@ def _is_plain(text: str) -> bool:
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
     """Translates a shell's request for candidates for typer, and the response of typer for the shell."""
-    asked = os.environ.get(INSTRUCTION, "")
-    if asked.startswith("complete_"):
+    instruction = os.environ.get(INSTRUCTION, "")
+    if instruction.startswith("complete_"):
         os.environ["COLUMNS"] = "10000"  # descriptions are wrapped to it, and fish and kubectl take each line as a candidate
-    if asked != "complete_bash":
+    if instruction != "complete_bash":
         yield
         return
     word = _current_word()

@@ -203,11 +203,11 @@ async def _read_samples(
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — imports that no other verb needs
     from wharfinger.signals.mapping import NodeNames  # noqa: PLC0415 — as above
     from wharfinger.signals.query import queries_of  # noqa: PLC0415 — as above
-    from wharfinger.signals.survey import asked, samples_of  # noqa: PLC0415 — as above
+    from wharfinger.signals.survey import samples_of, send_queries  # noqa: PLC0415 — as above
 
     nodes = NodeNames(*cluster.cluster_of(_objects(found)).state.nodes_listed())
     async with sources(policies, settings, kubeconfig, context) as opened:
-        answers = await asked(queries_of(policies).values(), opened, nodes, SystemClock())
+        answers = await send_queries(queries_of(policies).values(), opened, nodes, SystemClock())
     lost = [f"no samples of {', '.join(each.query.users)}: {each.failure}" for each in answers.values() if each.failure is not None]
     return Measured(samples=samples_of(answers), not_read=lost)
 
@@ -220,10 +220,10 @@ async def sources(
     from wharfinger.signals.sources import sources_of  # noqa: PLC0415 — imports that no other verb needs
 
     servers = [server.server(name) for name, server in settings.prometheus.items()]
-    asked = [SOURCES[metric.source] for policy in policies for metric in policy.metrics]
-    if not servers and any(source.has_servers for source in asked):
+    used = [SOURCES[metric.source] for policy in policies for metric in policy.metrics]
+    if not servers and any(source.has_servers for source in used):
         raise UsageError("which Prometheus server? Give its URL with --prometheus, or a file with --config that names it")
-    if not any(source.through_api_server for source in asked):
+    if not any(source.through_api_server for source in used):
         yield sources_of(servers)
         return
     from wharfinger.daemon.policies import node_metrics  # noqa: PLC0415 — as above

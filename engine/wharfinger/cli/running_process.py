@@ -43,8 +43,8 @@ class NoAnswer(UsageError):
 class Refused(UsageError):
     """The process answers that it cannot; `status` is its HTTP status."""
 
-    def __init__(self, said: str, status: int) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
         self.status = status
 
 
@@ -121,12 +121,12 @@ def _refusal(error: HTTPError, place: str) -> str:
     """The sentence of a scheduler that refuses; for any other server the URL and the status."""
     with error:
         try:
-            said = error.read(_MAX_REFUSAL_LENGTH).decode(errors="replace").strip()
+            message = error.read(_MAX_REFUSAL_LENGTH).decode(errors="replace").strip()
         except (http.client.HTTPException, OSError):
-            said = ""
+            message = ""
     ours = (error.headers.get("Content-Type") or "").startswith("text/plain")
-    if ours and said and not said.startswith(str(error.code)):
-        return printable_lines(said)
+    if ours and message and not message.startswith(str(error.code)):
+        return printable_lines(message)
     fix = (
         ""
         if ours and error.code >= HTTPStatus.INTERNAL_SERVER_ERROR

@@ -45,15 +45,15 @@ def filled(message: typed.Message, value_of: Callable[[typed.Expr], str]) -> str
 
     A placeholder of three letters can have an annotation of 256 KiB as its value, so no values are computed after the cut.
     """
-    said: list[str] = []
+    parts: list[str] = []
     room = MAX_LENGTH
     for part in message.parts:
         text = part if isinstance(part, str) else value_of(part)
-        said.append(text)
+        parts.append(text)
         room -= len(text)
         if room < 0:
-            return "".join(said)[: MAX_LENGTH - 1] + OPEN
-    return "".join(said)
+            return "".join(parts)[: MAX_LENGTH - 1] + OPEN
+    return "".join(parts)
 
 
 def missing_text(condition: typed.Expr, lets: Mapping[str, typed.Expr]) -> str:

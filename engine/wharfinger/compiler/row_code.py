@@ -82,10 +82,10 @@ class _Text:
         """The expression of a score's raw value."""
         self._steps(rule)
         value = f"float({self._name(rule.plan.outputs[0])})"
-        there = [self._name(rule.plan.outputs[1])] if rule.optional else []
+        presence = [self._name(rule.plan.outputs[1])] if rule.optional else []
         name = f"raw{len(self._lines)}"
         self._lines.append(f"{name} = {value}")
-        present = " and ".join([*there, f"isfinite({name})"])
+        present = " and ".join([*presence, f"isfinite({name})"])
         return self._guarded(rule, f"({name} if {present} else nan)", "inf")
 
     def source(self, answers: Sequence[str]) -> str:

@@ -277,14 +277,14 @@ def _waiting(entry: QueuedGroup, index: GroupIndex, since: float) -> dict[str, A
     own = [*entry.members.values(), *entry.trying.values()]
     terms, placed = index.terms(entry.key), index.n_placed(entry.key)
     held = len(members) - placed - len(own)
-    said = next((member.message for member in own if member.message), "").removeprefix(f"group {entry.key}: ")
+    reason = next((member.message for member in own if member.message), "").removeprefix(f"group {entry.key}: ")
     if entry.place is Place.GATED:
         state, message = GroupState.AWAITING.value, missing_members(index, entry.key, max(0, held)) or str(entry.gate or "")
     elif entry.place in {Place.ACTIVE, Place.IN_FLIGHT}:
-        state, message = (WAITS_FOR_TURN if entry.place is Place.ACTIVE else BEING_PLACED), said
+        state, message = (WAITS_FOR_TURN if entry.place is Place.ACTIVE else BEING_PLACED), reason
     else:
         enough = terms is not None and placed and placed >= terms.min_count
-        state, message = (GroupState.IN_PART if enough else GroupState.NO_ROOM).value, said
+        state, message = (GroupState.IN_PART if enough else GroupState.NO_ROOM).value, reason
     return {**_common(entry.key, terms, len(members), placed), "state": state, "message": message, "since": round(since + entry.first_seen)}
 
 

@@ -264,8 +264,10 @@ async def announced(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> N
 def signals_of(settings: Settings, connection: Connection, scheduler: Scheduler, clock: Clock, emit: Emit) -> Signals:
     """The signals of a process, without a policy yet."""
     servers = [server.server(name) for name, server in settings.prometheus.items()]
-    asked = settings.signals
-    limits = SignalLimits(shortest_refresh=asked.min_refresh, of_requester=asked.queries_of_asker, of_all=asked.queries)
+    signal_settings = settings.signals
+    limits = SignalLimits(
+        shortest_refresh=signal_settings.min_refresh, of_requester=signal_settings.queries_of_asker, of_all=signal_settings.queries
+    )
     return Signals(sources_of(servers, node_metrics(connection)), scheduler.measurements, clock, emit, limits=limits)
 
 

@@ -69,8 +69,8 @@ def annotated_lines(source: Source, found: tuple[Value, ...]) -> list[str]:
     for number in dict.fromkeys(value.line for value in found):
         text = source.line(number)
         margin = len(text) - len(text.lstrip())
-        here = [(value.column - 1 - margin, value.text) for value in found if value.line == number]
-        lines += [text[margin:].rstrip(), *_under(here)]
+        values_of_line = [(value.column - 1 - margin, value.text) for value in found if value.line == number]
+        lines += [text[margin:].rstrip(), *_under(values_of_line)]
     return lines
 
 

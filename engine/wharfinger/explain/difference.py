@@ -169,8 +169,8 @@ class _Comparison:
         former, present = (each.row for each in self._decisions)
         if former is None or present is None:
             return {}
-        there = decision.added_at(present)
-        return {name: _Scores(tier, added, there[name][1]) for name, (tier, added) in decision.added_at(former).items()}
+        at_present = decision.added_at(present)
+        return {name: _Scores(tier, added, at_present[name][1]) for name, (tier, added) in decision.added_at(former).items()}
 
 
 class _Scores(NamedTuple):

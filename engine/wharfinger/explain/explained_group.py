@@ -108,8 +108,8 @@ def explained_group(chain: Chain, state: ClusterState, index: GroupIndex, key: s
 def known_group(index: GroupIndex, key: str) -> str:
     """The key of a group that has members; raises UnknownObject where there is none."""
     if not index.members(key):
-        meant = wording.closest(key, index)
-        raise UnknownObject(f"no pod is a member of a group {key}" + (f"; did you mean {meant}?" if meant else ""))
+        nearest = wording.closest(key, index)
+        raise UnknownObject(f"no pod is a member of a group {key}" + (f"; did you mean {nearest}?" if nearest else ""))
     return key
 
 

@@ -82,8 +82,8 @@ def _absent(policy: str, keys: Sequence[str], known: Mapping[str, int], total: i
     budget = wording.LetterBudget()
     for key in keys[:MAX_NAMED]:
         sentence = f"{policy}: label `{key}` is on 0 of {count(total, noun)}"
-        meant = nearest(key, known, budget)
-        yield sentence if meant is None else f"{sentence}; did you mean `{meant}` ({known[meant]})?"
+        closest = nearest(key, known, budget)
+        yield sentence if closest is None else f"{sentence}; did you mean `{closest}` ({known[closest]})?"
     if len(keys) > MAX_NAMED:
         yield f"{policy}: {len(keys) - MAX_NAMED:,} more labels that it reads are on 0 of {count(total, noun)}"
 

@@ -138,13 +138,13 @@ def _sentence(fault: Any, model: type[BaseModel], at: Path) -> str:
     if fault["type"] == "extra_forbidden":
         fields = _fields_at(model, path[:-1])
         near = wording.closest(str(path[-1]), fields)
-        there = f"there {'is' if len(fields) == 1 else 'are'} {', '.join(fields)}" if fields else "nothing can be set here"
-        return f"{where}: there is no such field; {f'did you mean {near}?' if near else there}"
+        known_fields = f"there {'is' if len(fields) == 1 else 'are'} {', '.join(fields)}" if fields else "nothing can be set here"
+        return f"{where}: there is no such field; {f'did you mean {near}?' if near else known_fields}"
     if fault["type"] == "missing":
         return f"{where}: this field is needed"
-    said = _AS_IN_PYTHON.sub(lambda found: _AS_IN_A_FILE[found[1]], fault["msg"].removeprefix("Value error, "))
+    message = _AS_IN_PYTHON.sub(lambda found: _AS_IN_A_FILE[found[1]], fault["msg"].removeprefix("Value error, "))
     plain = isinstance(fault["input"], str | int | float) and fault["type"] != "value_error"
-    return f"{where}: {said}" + (f", not {fault['input']!r}" if plain else "")
+    return f"{where}: {message}" + (f", not {fault['input']!r}" if plain else "")
 
 
 def _fields_at(model: type[BaseModel] | None, path: Path) -> list[str]:

@@ -57,13 +57,13 @@ def row_classes(keys: tuple[str, ...], snapshot: Snapshot) -> RowClasses | None:
         n_codes *= topology.n_domains + 1
         if n_codes > most * 4:
             return None
-    there = np.flatnonzero(np.bincount(codes, minlength=n_codes))
-    if len(there) > most:
+    used_codes = np.flatnonzero(np.bincount(codes, minlength=n_codes))
+    if len(used_codes) > most:
         return None
     numbers = np.zeros(n_codes, np.intp)
-    numbers[there] = np.arange(len(there))
+    numbers[used_codes] = np.arange(len(used_codes))
     ids = numbers[codes]
-    rows = np.empty(len(there), np.intp)
+    rows = np.empty(len(used_codes), np.intp)
     rows[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
     return RowClasses(tuple((topology, topology.revision) for topology in topologies), ids, rows)
 

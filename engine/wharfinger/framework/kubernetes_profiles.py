@@ -286,9 +286,9 @@ class PluginChoice:
         for point, chosen in (("multiPoint", self._plugins.multi_point), *self._plugins.points()):
             for word, entries in (("enabled", chosen.enabled), ("disabled", chosen.disabled)):
                 for index, entry in enumerate(entries):
-                    here = (*at, point, word, index)
+                    place = (*at, point, word, index)
                     if entry.name not in self._registry and (word, entry.name) != ("disabled", EVERY):
-                        unknown_plugin(entry.name, here, self._registry, self._found)
+                        unknown_plugin(entry.name, place, self._registry, self._found)
         for index, entry in enumerate(self._plugins.score.enabled):
             if entry.name in self._registry and not self._scores(entry.name):
                 self._found.fault((*at, "score", "enabled", index), f"{entry.name} does not score nodes; remove it here")
@@ -357,13 +357,13 @@ def read_arguments(
     """The arguments by plugin name."""
     arguments: dict[str, dict[str, Any]] = {}
     for index, entry in enumerate(entries):
-        here = (*at, index)
+        place = (*at, index)
         if entry.name in arguments:
-            found.fault((*here, "name"), f"{entry.name} is configured already; join the two")
+            found.fault((*place, "name"), f"{entry.name} is configured already; join the two")
         elif entry.name in registry:
-            arguments[entry.name] = _of_plugin(registry[entry.name], entry.args, (*here, "args"), found)
+            arguments[entry.name] = _of_plugin(registry[entry.name], entry.args, (*place, "args"), found)
         else:
-            unknown_plugin(entry.name, (*here, "name"), registry, found)
+            unknown_plugin(entry.name, (*place, "name"), registry, found)
     return arguments
 
 

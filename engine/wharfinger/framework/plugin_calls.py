@@ -129,14 +129,14 @@ class DecisionTimer(CallTimer):
     def of_policy(self, policy: str, rule: Callable[P, R]) -> Callable[P, R]:
         """The rule, measured at each call."""
 
-        def asked(*arguments: P.args, **named: P.kwargs) -> R:
+        def wrapped(*arguments: P.args, **named: P.kwargs) -> R:
             began = self._clock()
             try:
                 return rule(*arguments, **named)
             finally:
                 self.by_policy[policy] = self.by_policy.get(policy, 0.0) + self._clock() - began
 
-        return asked
+        return wrapped
 
 
 class Stopwatch(Protocol):

@@ -90,5 +90,5 @@ def text(devices: Sequence[GivenDevice], node: str | None) -> str:
 def _named(device: GivenDevice, node: str | None) -> str:
     name = device.device if device.pool == node else f"{device.pool}/{device.device}"
     amounts = [f"{amount} thousandths" if capacity == MILLI else f"{amount} of {capacity}" for capacity, amount in device.capacity.items()]
-    said = [*amounts, *(["admin access"] if device.admin_access else [])]
-    return f"{name} ({', '.join(said)})" if said else name
+    details = [*amounts, *(["admin access"] if device.admin_access else [])]
+    return f"{name} ({', '.join(details)})" if details else name

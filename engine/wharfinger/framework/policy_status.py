@@ -210,10 +210,10 @@ class MetricStatus(Struct, frozen=True, kw_only=True):
         if not self.asked:
             return f"{name} waits for its first answer"
         ages = "" if self.youngest is None or self.oldest is None else f", samples are {self.youngest:.0f} s to {self.oldest:.0f} s old"
-        said = f"{name} is fresh on {self.fresh} of {self.nodes} nodes{ages}"
+        sentence = f"{name} is fresh on {self.fresh} of {self.nodes} nodes{ages}"
         if self.suspended_since is None:
-            return said
-        return f"{said}: fewer than {100 * self.wanted:g} %, so rules that use it are suspended since {time_text(self.suspended_since)}"
+            return sentence
+        return f"{sentence}: fewer than {100 * self.wanted:g} %, so rules that use it are suspended since {time_text(self.suspended_since)}"
 
 
 class SourceStatus(Struct, frozen=True, kw_only=True):

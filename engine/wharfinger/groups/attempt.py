@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from wharfinger.groups.placing import placing
 from wharfinger.groups.preempting import PreemptionAnswer, no_victims, preempting
-from wharfinger.groups.results import GroupResult, answered, awaiting, missing_members
+from wharfinger.groups.results import GroupResult, awaiting, missing_members, result_of
 from wharfinger.groups.terms import Group, GroupAnswer, Impossible, Placed, Preemption
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
         if self.freed is None or self.group is None:
             return self
         victims = tuple(pod.key for pod in self.freed.victims)
-        return _placed(self.group, self.freed.placement, structs.replace(answered(self.group, self.freed.placement), victims=victims))
+        return _placed(self.group, self.freed.placement, structs.replace(result_of(self.group, self.freed.placement), victims=victims))
 
 
 def attempt(  # noqa: PLR0913 — the keyword is about what may be done for the group
@@ -64,7 +64,7 @@ def attempt(  # noqa: PLR0913 — the keyword is about what may be done for the 
     asked = structs.replace(group, waiting=tuple(pods))
     with without_nominations(state, asked.waiting):
         answer = yield from placing(decider, state, asked)
-    result = answered(asked, answer, held)
+    result = result_of(asked, answer, held)
     if isinstance(answer, Placed):
         return _placed(asked, answer, result)
     freed: PreemptionAnswer | None = None

@@ -1,6 +1,6 @@
 """The state of a group in words: for a dry run, an explanation, the live page, and the status of its PodGroup.
 
-A group is tried when all members that it needs are there. `awaiting` describes what is missing until then, `answered` the result of the
+A group is tried when all members that it needs are there. `awaiting` describes what is missing until then, `result_of` the result of the
 search.
 
 kube-scheduler 1.36 names neither the domain nor the reason in the conditions of a PodGroup. Here its sentence comes first, so that tools
@@ -106,7 +106,7 @@ def _source(terms: GroupTerms | None) -> str:
     return "" if terms is None else terms.source
 
 
-def answered(group: Group, answer: GroupAnswer, held: int = 0) -> GroupResult:
+def result_of(group: Group, answer: GroupAnswer, held: int = 0) -> GroupResult:
     """The result for a group that was tried; `held` further members are there and may not be tried."""
     members, before = len(group.waiting) + len(group.placed) + held, len(group.placed)
     if isinstance(answer, Placed):

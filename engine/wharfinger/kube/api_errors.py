@@ -120,8 +120,8 @@ def of_answer(status: int, body: bytes, retry_after: str | None = None) -> ApiEr
     try:
         status_object = msgspec.json.decode(body, type=Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        said = body[:_MAX_TEXT_LENGTH].decode(errors="replace").strip()
-        status_object = Status(message="the API server does not serve this kind" if said == _NOT_SERVED else said or None)
+        message = body[:_MAX_TEXT_LENGTH].decode(errors="replace").strip()
+        status_object = Status(message="the API server does not serve this kind" if message == _NOT_SERVED else message or None)
     return _exception(status, status_object, _seconds(retry_after))
 
 
@@ -175,5 +175,5 @@ class Backoff(Struct, kw_only=True):
         longest = min(self.longest, self.longest_unanswered) if isinstance(error, Unreachable) else self.longest
         wait = min(self.first * 2.0 ** min(self._failures, 30), longest)
         self._failures += 1
-        asked = error.retry_after if isinstance(error, ApiError) else None
-        return max(wait, asked or 0.0) * (1.0 + self.jitter * self.draw())
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        return max(wait, retry_after or 0.0) * (1.0 + self.jitter * self.draw())

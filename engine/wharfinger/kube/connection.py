@@ -192,15 +192,15 @@ class Connection:
         sent.
         """
         seconds = timeout or self.limits.request_timeout
-        asked = _Request(method=method, path=path, params=params, body=body, content_type=content_type, seconds=seconds, before=before)
+        request = _Request(method=method, path=path, params=params, body=body, content_type=content_type, seconds=seconds, before=before)
 
         refused = await self.credentials.authorization()
         try:
-            return await self._request(asked, refused, urgent)
+            return await self._request(request, refused, urgent)
         except api_errors.Unauthorized:
             if not await self.credentials.renew(refused):
                 raise
-        return await self._request(asked, await self.credentials.authorization(), urgent)
+        return await self._request(request, await self.credentials.authorization(), urgent)
 
     @asynccontextmanager
     async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -236,33 +236,33 @@ class Connection:
             await self.credentials.renew(authorization)
             raise
 
-    async def _request(self, asked: _Request, authorization: str | None, urgent: bool) -> bytes:
+    async def _request(self, request: _Request, authorization: str | None, urgent: bool) -> bytes:
         """The body of the answer, after waiting for a free connection unless the request is `urgent`."""
         if urgent:
-            asked.before()
-            return await self._exchange(asked, authorization)
+            request.before()
+            return await self._exchange(request, authorization)
         await self._slots.acquire()
         try:
-            asked.before()
-            return await self._exchange(asked, authorization)
+            request.before()
+            return await self._exchange(request, authorization)
         finally:
             self._slots.release()
 
-    async def _exchange(self, asked: _Request, authorization: str | None) -> bytes:
+    async def _exchange(self, request: _Request, authorization: str | None) -> bytes:
         status, began = 0, time.monotonic()
         try:
-            if asked.body is None or self._writes is None:
-                status, content, retry_after = await self._read(asked, authorization)
+            if request.body is None or self._writes is None:
+                status, content, retry_after = await self._read(request, authorization)
             else:
-                path = f"{asked.path}?{urlencode(asked.params)}" if asked.params else asked.path
-                parts = asked.method, path, authorization, asked.body, asked.content_type, asked.seconds, asked.before
+                path = f"{request.path}?{urlencode(request.params)}" if request.params else request.path
+                parts = request.method, path, authorization, request.body, request.content_type, request.seconds, request.before
                 answer = await self._writes.ask(*parts)
                 status, content, retry_after = answer.status, answer.content, answer.retry_after
         except _BROKEN as error:
             self._reload_if_untrusted(error)
-            raise self._lost(_unreachable(asked.method, asked.path, error)) from error
+            raise self._lost(_unreachable(request.method, request.path, error)) from error
         finally:
-            self._emit(RequestAnswered(asked.method, status, time.monotonic() - began))
+            self._emit(RequestAnswered(request.method, status, time.monotonic() - began))
         self.contact.record(status)
         if status >= 400:
             raise api_errors.of_answer(status, content, retry_after)
@@ -273,17 +273,17 @@ class Connection:
         self.contact.record(0, str(error))
         return error
 
-    async def _read(self, asked: _Request, authorization: str | None) -> tuple[int, bytes, str | None]:
+    async def _read(self, request: _Request, authorization: str | None) -> tuple[int, bytes, str | None]:
         """(status, body, Retry-After) of the answer to any request."""
         headers = _headers(authorization)
-        if asked.body is not None:
-            headers["Content-Type"] = asked.content_type
-        timeout = aiohttp.ClientTimeout(total=asked.seconds, sock_connect=self.limits.connect_timeout)
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        timeout = aiohttp.ClientTimeout(total=request.seconds, sock_connect=self.limits.connect_timeout)
         async with _opened(self._requests).request(
-            asked.method,
-            self._url(asked.path),
-            params=asked.params,
-            data=asked.body,
+            request.method,
+            self._url(request.path),
+            params=request.params,
+            data=request.body,
             headers=headers,
             timeout=timeout,
             server_hostname=self.credentials.server_name,

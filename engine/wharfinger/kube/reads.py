@@ -63,8 +63,8 @@ class Reads:
             what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
             raise api_errors.Unreachable(f"{method} {path}: {what}") from error
         if 300 <= answer.status < 400:
-            said = f"{method} {path}: a redirect (HTTP status {answer.status}); the kubeconfig has to name the API server itself"
-            raise api_errors.ApiError(said, status=answer.status)
+            message = f"{method} {path}: a redirect (HTTP status {answer.status}); the kubeconfig has to name the API server itself"
+            raise api_errors.ApiError(message, status=answer.status)
         if answer.status >= 400:
             raise api_errors.of_answer(answer.status, answer.content, answer.retry_after)
         return answer.content

@@ -141,9 +141,9 @@ class Reflector:
         expected = absent and self._resource.optional
         if self.refused is None and not expected:
             self._emit(Failed(f"watch of {self._resource.name}", error))
-        gone = expected and not self.absent and self.synced
+        removed = expected and not self.absent and self.synced
         self.refused, self.absent = None if expected else str(error), absent
-        if gone or not (self._resource.required or self.synced):
+        if removed or not (self._resource.required or self.synced):
             await self._deliver([], None)
 
     @property

@@ -251,16 +251,16 @@ class Server(Protocol):
 
 async def pages(connection: Server, path: str, params: Mapping[str, str], size: int) -> AsyncIterator[tuple[list[msgspec.Raw], str]]:
     """(items, version of the list) for each page of up to `size` objects, 0 for all in one; ApiError, InvalidObject."""
-    asked = {**params, **({"limit": str(size)} if size else {})}
+    query = {**params, **({"limit": str(size)} if size else {})}
     while True:
-        content = await connection.request("GET", path, params=asked, timeout=None if size else WHOLE_LIST)
+        content = await connection.request("GET", path, params=query, timeout=None if size else WHOLE_LIST)
         items, version, token = page(content)
         yield items, version
         if not token:
             return
         # The token contains the version; servers refuse requests with both.
-        asked = {key: value for key, value in asked.items() if key not in {"resourceVersion", "resourceVersionMatch"}}
-        asked["continue"] = token
+        query = {key: value for key, value in query.items() if key not in {"resourceVersion", "resourceVersionMatch"}}
+        query["continue"] = token
 
 
 class Captured(Struct, frozen=True, kw_only=True):

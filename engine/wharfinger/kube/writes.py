@@ -167,8 +167,8 @@ def failure(error: api_errors.ApiError) -> WriteFailed:
     """
     invalid = isinstance(error, api_errors.Invalid)
     replaced = (isinstance(error, api_errors.Conflict) and _OTHER_UID.search(str(error))) or (invalid and "metadata.uid" in str(error))
-    gone = isinstance(error, api_errors.NotFound) or bool(replaced)
-    return WriteFailed(str(error), retriable=not (gone or invalid or isinstance(error, api_errors.BadRequest)), gone=gone)
+    is_gone = isinstance(error, api_errors.NotFound) or bool(replaced)
+    return WriteFailed(str(error), retriable=not (is_gone or invalid or isinstance(error, api_errors.BadRequest)), gone=is_gone)
 
 
 class ApiWriter:

@@ -429,7 +429,7 @@ def _offered() -> list[Attribute]:
     rows = []
     for table, meaning in OFFERS.items():
         whole: Callable[[Snapshot], NDArray[np.int64]] = attrgetter(table)
-        there: Callable[[Snapshot], NDArray[np.bool_]] = attrgetter(f"has_{table}")
+        has: Callable[[Snapshot], NDArray[np.bool_]] = attrgetter(f"has_{table}")
         for place, (resource, name, kind) in enumerate(_NATIVE):
             doc = f"{resource} by {table}: {meaning}; 0 where the node names none."
             # A node that runs pods has some CPU and memory, so `ratio(…, node.allocatable.memory)` needs no value for a zero divisor.
@@ -441,7 +441,7 @@ def _offered() -> list[Attribute]:
                 Kind.COUNT,
                 f'An extended resource by {table}: `node.{table}["nvidia.com/gpu"]`, in units (huge pages in bytes).',
                 _amount_if_any(table),
-                _extended(whole, there),
+                _extended(whole, has),
                 keyed=True,
                 optional=True,
                 low=0.0,

@@ -257,8 +257,8 @@ def _is_up_to_date(wanted: Mapping[str, Any], found: PlainObject) -> bool:
 async def _claim(writer: ObjectWriter, wanted: Mapping[str, Any], app: ObjectMeta) -> None:
     """Raises NotOwned unless the name is free or the object is the app's, also if it is not in the cache or its labels were removed."""
     meta = wanted["metadata"]
-    there = await existing(writer, wanted["kind"], meta.get("namespace", ""), meta["name"])
-    if there is not None and not is_app_of(there, app):
+    current = await existing(writer, wanted["kind"], meta.get("namespace", ""), meta["name"])
+    if current is not None and not is_app_of(current, app):
         raise NotOwned(f"there is a {wanted['kind']} {meta['name']} already that was not made for this app; rename one of the two")
 
 

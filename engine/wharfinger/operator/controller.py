@@ -382,8 +382,8 @@ class ObjectCache:
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
         """Replaces all objects of the kind."""
         if kind in self._by_kind:
-            there = {key_of(obj) for obj in objs}
-            for gone in [obj for key, obj in self._by_kind[kind].items() if key not in there]:
+            listed = {key_of(obj) for obj in objs}
+            for gone in [obj for key, obj in self._by_kind[kind].items() if key not in listed]:
                 self.delete(kind, gone)
             for obj in objs:
                 self.upsert(kind, obj)
@@ -443,13 +443,13 @@ class AppPods:
         """The steps of `replace`."""
         if kind != "Pod":
             return
-        there = set()
+        listed = set()
         for number, obj in enumerate(objs):
             self.upsert(kind, obj)
-            there.add(key_of(obj))
+            listed.add(key_of(obj))
             if number % OBJECTS_PER_STEP == 0:
                 yield
-        for key in self._app_of.keys() - there:
+        for key in self._app_of.keys() - listed:
             self.delete(kind, self._pods[self._app_of[key]][key])
 
     def synced(self, kind: str) -> None:

@@ -82,11 +82,11 @@ class _CountingTimer(CallTimer):
     def of_policy(self, policy: str, rule: Callable[P, R]) -> Callable[P, R]:  # noqa: ARG002 — all policies count alike
         """The rule, counted at each call."""
 
-        def asked(*arguments: P.args, **named: P.kwargs) -> R:
+        def wrapped(*arguments: P.args, **named: P.kwargs) -> R:
             self._work.add(VICTIM)
             return rule(*arguments, **named)
 
-        return asked
+        return wrapped
 
 
 def _operations(plugin: Plugin) -> int:

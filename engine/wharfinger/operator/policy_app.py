@@ -300,8 +300,8 @@ class PolicyAppReconciler:
     async def _sweep(self, key: str) -> None:
         """Removes the policy of a deleted app: an app that is deleted while it gets its finalizer has no `_tear_down`."""
         namespace, _, name = key.partition("/")
-        gone = ObjectMeta(name=name, namespace=namespace)
-        policy = self._made("SchedulingPolicy", gone)
+        deleted = ObjectMeta(name=name, namespace=namespace)
+        policy = self._made("SchedulingPolicy", deleted)
         if policy is not None and await existing(self._writer, "PolicyApp", namespace, name) is None:
             await remove(self._writer, policy)
 

@@ -96,8 +96,8 @@ class PolicyChecks:
         if chain is None or placed is None:
             return None
         row, view = placed
-        asked = [each for each in chain.policies if policy in {None, each.name} and each.governs(view, snapshot)]
-        reasons = tuple(reason for each in asked for reason in violations(each, view, row, snapshot))
+        governing = [each for each in chain.policies if policy in {None, each.name} and each.governs(view, snapshot)]
+        reasons = tuple(reason for each in governing for reason in violations(each, view, row, snapshot))
         better = self._decider(pod.spec.scheduler_name, chain).decide(snapshot, _unplaced(pod)).node if reasons else None
         return PolicyViolation(reasons=reasons, better=better)
 

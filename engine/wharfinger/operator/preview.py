@@ -41,7 +41,7 @@ from wharfinger.operator import app_objects
 from wharfinger.operator.app_objects import remove
 from wharfinger.operator.controller import ObjectCache, condition, ready, with_transition_times
 from wharfinger.operator.policy_checks import PolicyChecks
-from wharfinger.operator.preview_answer import Answer, WhatIf, answered
+from wharfinger.operator.preview_answer import Answer, WhatIf, answer_preview
 from wharfinger.what_if.supposed_changes import NodesLike
 
 _KINDS: Mapping[str, tuple[str, type[objects.AnyObject]]] = {
@@ -160,12 +160,12 @@ class Questions:
     # ── who decides ──
 
     def _chain(self, pods: Sequence[objects.Pod]) -> tuple[Chain, str]:
-        asked = pods[0].spec.scheduler_name if pods else ""
-        chain = self._checks.chain_of(asked)
+        name_of_scheduler = pods[0].spec.scheduler_name if pods else ""
+        chain = self._checks.chain_of(name_of_scheduler)
         if chain is not None:
             return chain, ""
         name, chain = self._checks.first()
-        return chain, f"the pods are another scheduler's ({asked}); the answer is for {name}" if asked else ""
+        return chain, f"the pods are another scheduler's ({name_of_scheduler}); the answer is for {name}" if name_of_scheduler else ""
 
     async def _policy(self, wanted: PreviewPolicy, namespace: str) -> CompiledPolicy:
         if wanted.source is None:
@@ -352,7 +352,8 @@ class PreviewReconciler:
             asked = await self._questions.of(meta, spec)
             sees = None if self._checks.rights.trusted else meta.namespace
             answer = await in_slices(
-                answered(asked.chain, self._checks.snapshot(), asked.pods, asked.made, sees, asked.what_if), self._clock
+                answer_preview(asked.chain, self._checks.snapshot(), asked.pods, asked.made, sees, asked.what_if),
+                self._clock,
             )
         except (*api_errors.TRANSIENT, WriteFailed):
             raise

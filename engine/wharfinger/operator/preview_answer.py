@@ -128,7 +128,7 @@ class Answer(Struct, frozen=True, kw_only=True):
         }
 
 
-def answered(  # noqa: PLR0913, PLR0917 — the question, and its namespace
+def answer_preview(  # noqa: PLR0913, PLR0917 — the question, and its namespace
     chain: Chain,
     snapshot: Snapshot,
     pods: Sequence[PodView],
@@ -147,10 +147,10 @@ def answered(  # noqa: PLR0913, PLR0917 — the question, and its namespace
     `MAX_PODS` pods.
     """
     work = CountedWork()
-    return (yield from within(worked_out(Decider(chain, stopwatch=work), snapshot, pods, made, namespace, what_if), work, most))
+    return (yield from within(answer_without_limit(Decider(chain, stopwatch=work), snapshot, pods, made, namespace, what_if), work, most))
 
 
-def worked_out(  # noqa: PLR0913, PLR0917 — as above
+def answer_without_limit(  # noqa: PLR0913, PLR0917 — as above
     decider: Decider,
     snapshot: Snapshot,
     pods: Sequence[PodView],
@@ -216,15 +216,15 @@ def _drained(
     yield from drain_ahead(decider, supposed, drain, pods)
     found: Drain = yield from _bounded(drain_steps(decider, supposed, drain, waiting=pods))
     chain = decider.chain
-    asked = {each.pod: each for each in found.pods if not each.source}
-    nodes = [(pod.key, asked[pod.key].node) for pod in placing.queue_order(chain, pods)]
-    got = {key: each.placement for key, each in asked.items() if each.placement is not None and each.placement.devices}
+    previewed = {each.pod: each for each in found.pods if not each.source}
+    nodes = [(pod.key, previewed[pod.key].node) for pod in placing.queue_order(chain, pods)]
+    got = {key: each.placement for key, each in previewed.items() if each.placement is not None and each.placement.devices}
     devices = {key: pod_devices.text(placement.devices, placement.node) for key, placement in got.items()}
-    waits = next((pod for pod in placing.queue_order(chain, pods) if asked[pod.key].node is None), None)
+    waits = next((pod for pod in placing.queue_order(chain, pods) if previewed[pod.key].node is None), None)
     miss = None
     if waits is not None:
         snapshot = supposed.state.snapshot()
-        miss = replace(_miss(decider.decide(snapshot, waits), snapshot), message=cut(asked[waits.key].reason, 4000))
+        miss = replace(_miss(decider.decide(snapshot, waits), snapshot), message=cut(previewed[waits.key].reason, 4000))
     again = [each for each in found.pods if each.source and each.placement is not None]
     drained = Drained(
         leave=len(again),

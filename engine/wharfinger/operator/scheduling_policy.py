@@ -61,8 +61,8 @@ def last_known_good(found: PolicyStatus, before: Mapping[str, Any]) -> dict[str,
     source = held.content.decode("utf-8", "replace")
     if len(source) > MAX_REPEATED_LENGTH:
         return None
-    said = {"source": source, "generation": held.generation, "since": time_text(held.since)}
-    return {**said, "params": dict(held.params)} if held.params else said
+    record = {"source": source, "generation": held.generation, "since": time_text(held.since)}
+    return {**record, "params": dict(held.params)} if held.params else record
 
 
 def remembered(status: Mapping[str, Any]) -> FormerText | None:
@@ -180,9 +180,9 @@ def namespace_of(policy: SchedulingPolicy) -> str | None:
     A policy that is made for a PolicyApp has its namespace in `spec.namespace` and in a label, because an API server with an older
     definition of SchedulingPolicies drops the field in silence. Only users who may write policies of the cluster can write either.
     """
-    said = policy.spec.get("namespace")
-    if isinstance(said, str) and said:
-        return said
+    namespace = policy.spec.get("namespace")
+    if isinstance(namespace, str) and namespace:
+        return namespace
     labels = policy.metadata.labels
     return labels.get(NAMESPACE_LABEL) if labels.get(MANAGED_BY) == MANAGER else None
 

@@ -299,11 +299,11 @@ class PolicyBudget:
 
     def adopted(self, chains: Iterable[Chain]) -> None:
         """Forget policies that are in none of these chains, which decide now."""
-        there = {(policy.name, policy.revision) for chain in chains for policy in chain.policies}
-        for key in self._watched.keys() - there:
+        present = {(policy.name, policy.revision) for chain in chains for policy in chain.policies}
+        for key in self._watched.keys() - present:
             del self._watched[key]
         self._update_names()
-        for key in self._suspended.keys() - there:
+        for key in self._suspended.keys() - present:
             del self._suspended[key]
             self._changed(*key)
 

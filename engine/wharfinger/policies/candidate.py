@@ -56,8 +56,8 @@ def compile_all(policies: Sequence[typed.Policy], params: Mapping[str, Any]) -> 
     known = {name for policy in policies for param in policy.params for name in (param.name, f"{policy.name}.{param.name}")}
     for name in params:
         if name not in known:
-            meant = wording.closest(name, known)
-            raise UnknownObject(f"no policy has a param {name}" + (f"; did you mean {meant}?" if meant else ""))
+            nearest = wording.closest(name, known)
+            raise UnknownObject(f"no policy has a param {name}" + (f"; did you mean {nearest}?" if nearest else ""))
     return tuple(cost.affordable(compile_policy(policy, own_params(policy, params))) for policy in policies)
 
 

@@ -100,10 +100,10 @@ class Coverage:
     def record_permits(self, scenario: Scenario) -> None:
         """Record the answers of the permits for every pod that is placed now."""
         for name in scenario.attempts if self._policy.permits else ():
-            asked = scenario.permits(name)
-            if asked is None:
+            results = scenario.permits(name)
+            if results is None:
                 continue
-            interpreter, row = asked
+            interpreter, row = results
             for permit in self._policy.permits:
                 if permit.when is not None:
                     self._points[id(permit.when)].seen.add(_truth(interpreter.value(permit.when, row)))

@@ -272,14 +272,14 @@ class Ledger:
         return None if entry.stored is None or entry.held is not None else self._job(entry, entry.stored)
 
     def _removed(self, source: str, texts: Mapping[str, PolicyText]) -> list[Entry]:
-        gone = [entry for entry in self if entry.source == source and entry.key not in texts]
-        for entry in gone:
+        removed = [entry for entry in self if entry.source == source and entry.key not in texts]
+        for entry in removed:
             del self.entries[entry.source, entry.key]
         for place in [place for place in self._stored if place[0] == source]:
             record = self._stored.pop(place)  # removed while no process was running
             text = text_of(record, self._rights)
-            gone.append(Entry(source=source, key=record.key, place=(self._order[source], record.key), text=text, stored=record))
-        return gone
+            removed.append(Entry(source=source, key=record.key, place=(self._order[source], record.key), text=text, stored=record))
+        return removed
 
     def _has(self, source: str) -> bool:
         return any(entry.source == source for entry in self.entries.values())

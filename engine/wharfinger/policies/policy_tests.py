@@ -128,11 +128,11 @@ def _rejected(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> 
         return _message_missing(step, by_rule)
     by = "" if step.rule is None else f" by {step.rule}"
     others = [f"{each.rule}: {each.sentence}" for each in found]
-    asked = [clause.condition for each in scenario.policy.policy.filters if each.name == step.rule for clause in each.clauses]
+    conditions = [clause.condition for each in scenario.policy.policy.filters if each.name == step.rule for clause in each.clauses]
     return Failure(
         at=step.span,
         sentence=f"{step.subject} was not rejected{by}" + (f", but by {'; '.join(others)}" if others else ": every filter let it pass"),
-        details=_operand_lines(scenario, attempt, asked, step.subject),
+        details=_operand_lines(scenario, attempt, conditions, step.subject),
     )
 
 
@@ -162,8 +162,8 @@ def _held(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fail
         return Failure(at=step.span, sentence=f"{_happened(attempt.decision)}, so no permit is asked")
     waits = scenario.held(step.subject)
     if step.expectation is Expectation.NOT_HELD:
-        said = "; ".join(f"{permit}: {message}" for permit, message in waits)
-        return Failure(at=step.span, sentence=f"{step.subject} is held by {said}") if waits else None
+        messages = "; ".join(f"{permit}: {message}" for permit, message in waits)
+        return Failure(at=step.span, sentence=f"{step.subject} is held by {messages}") if waits else None
     if not waits:
         return Failure(at=step.span, sentence=f"{step.subject} is not held: every permit lets it be bound")
     return _message_missing(step, [message for _, message in waits])
@@ -181,8 +181,8 @@ def check_group(scenario: Scenario, step: test_steps.ExpectGroup) -> Failure | N
             return Failure(
                 at=step.span, sentence=f"{step.group} is placed ({where or 'nothing was left to place'}), expected it to be pending"
             )
-        said = [tried.answer.message, *(f"{fit.key} {fit.value}: {text}" for fit in tried.answer.nearest for text in fit.reasons)]
-        return _message_missing(step, said)
+        messages = [tried.answer.message, *(f"{fit.key} {fit.value}: {text}" for fit in tried.answer.nearest for text in fit.reasons)]
+        return _message_missing(step, messages)
     if not isinstance(tried.answer, Placed):
         return Failure(at=step.span, sentence=f"{step.group} is pending: {tried.answer.message}")
     return None if step.key is None else _apart(tried, step.key.value, step)
@@ -217,11 +217,11 @@ def _score(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fai
     rounded = wanted if abs(points - wanted) <= _TOLERANCE * max(1.0, abs(wanted)) else points
     if _COMPARE[step.op](rounded, wanted):
         return None
-    asked = [score.value for score in scenario.policy.policy.scores if score.name == step.rule]
+    values = [score.value for score in scenario.policy.policy.scores if score.name == step.rule]
     return Failure(
         at=step.span,
         sentence=f"{step.subject} has {wording.number(points)} points of {step.rule}, expected {step.op.value} {wording.number(wanted)}",
-        details=_operand_lines(scenario, attempt, asked, step.subject),
+        details=_operand_lines(scenario, attempt, values, step.subject),
     )
 
 
@@ -229,12 +229,12 @@ MAX_SAID = 20
 """Messages that a failure shows where another one was expected."""
 
 
-def _message_missing(step: test_steps.Expect | test_steps.ExpectGroup, said: Iterable[str]) -> Failure | None:
+def _message_missing(step: test_steps.Expect | test_steps.ExpectGroup, messages: Iterable[str]) -> Failure | None:
     """The failure of an expected message that no text in `said` contains; reads no more of them than necessary."""
     if step.message is None:
         return None
     shown: list[str] = []
-    for text in said:
+    for text in messages:
         if step.message.value in text:
             return None
         if len(shown) < MAX_SAID:

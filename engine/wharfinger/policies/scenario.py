@@ -295,10 +295,10 @@ class Scenario:
 
     def held(self, name: str) -> list[tuple[str, str]]:
         """The permits that the placed pod of that name waits for now, each with its message; empty for a pod without a node."""
-        asked = self.permits(name)
-        if asked is None:
+        results = self.permits(name)
+        if results is None:
             return []
-        interpreter, row = asked
+        interpreter, row = results
         return [
             (permit.name, interpreter.message(clause, row))
             for permit in self.policy.policy.permits

@@ -187,7 +187,7 @@ def _opaque(encoder: Encoder, expr: typed.Call, place: Place) -> Value:
     present = both(*(value.present for value in values))
     if pure:
         term = z3.Function(function.name, *[z3.RealSort()] * len(values), z3.RealSort())(*(value.term for value in values))
-        there = z3.Function(f"{function.name} is there", *[z3.RealSort()] * len(values), z3.BoolSort())(*(value.term for value in values))
+        defined = z3.Function(f"{function.name} is there", *[z3.RealSort()] * len(values), z3.BoolSort())(*(value.term for value in values))
         found = Value(term, True, low, high)
         encoder.world.facts.extend(term >= real(low) for _ in range(math.isfinite(low)))
         encoder.world.facts.extend(term <= real(high) for _ in range(math.isfinite(high)))
@@ -198,9 +198,9 @@ def _opaque(encoder: Encoder, expr: typed.Call, place: Place) -> Value:
         if expr.type.kind not in NUMERIC | TEXTS | {Kind.BOOL}:
             raise Unmodelled(expr)
         found = encoder.world.free(text, Kind.NUMBER if expr.type.kind in NUMERIC else expr.type.kind, low=low, high=high)
-        there = z3.Bool(f"{text} is there")
+        defined = z3.Bool(f"{text} is there")
     partial = function.result(tuple(a.type.present() for a in expr.arguments)).optional or (pure and not _never_missing(function, values))
-    return replace(found, present=both(present, there if partial else True))
+    return replace(found, present=both(present, defined if partial else True))
 
 
 def _never_missing(function: Any, values: list[Value]) -> bool:
@@ -286,8 +286,8 @@ def _fill(world: World, index: int, resource: str) -> tuple[Term, float] | None:
     return z3.Sum(*amounts), float(offered.low)
 
 
-def _counted(asked: Term, resource: str) -> Term:
-    return z3.If(asked > 0, asked, real(DEFAULTS[resource]))
+def _counted(requested: Term, resource: str) -> Term:
+    return z3.If(requested > 0, requested, real(DEFAULTS[resource]))
 
 
 def least_allocated(world: World, index: int, weights: Mapping[str, float]) -> Term | None:

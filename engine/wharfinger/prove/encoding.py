@@ -170,11 +170,11 @@ def _curve(encoder: Encoder, expr: typed.Curve, place: Place) -> Value:
 def _lookup(encoder: Encoder, expr: typed.Lookup, place: Place) -> Value:
     key = encoder.value(expr.key, place)
     values = [_plain(encoder, value, expr.type) for value in expr.entries.values]
-    here = [key.term == (encoder.world.text(known) if isinstance(known, str) else real(known)) for known in expr.entries.keys]
+    matches = [key.term == (encoder.world.text(known) if isinstance(known, str) else real(known)) for known in expr.entries.keys]
     found = values[-1]
-    for condition, value in reversed(list(zip(here, values, strict=True))):
+    for condition, value in reversed(list(zip(matches, values, strict=True))):
         found = _either_value(condition, value, found, present=True)
-    return replace(found, present=both(key.present, either(*here)))
+    return replace(found, present=both(key.present, either(*matches)))
 
 
 def _matches(encoder: Encoder, expr: typed.Matches, place: Place) -> Value:

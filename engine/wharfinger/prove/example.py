@@ -76,8 +76,8 @@ class Example:
             yield from _group(table, self._keyed(owner, table))
         taints = [quoted(f"counterexample-{number}:{effect}") for effect in EFFECTS for number in range(self._taints(index, effect))]
         prefix = f"{owner} has taint "
-        said = sorted(each.name() for each in self.model.decls() if each.name().startswith(prefix))
-        named = [name.removeprefix(prefix) for name in said if self.holds(z3.Bool(name))]
+        names = sorted(each.name() for each in self.model.decls() if each.name().startswith(prefix))
+        named = [name.removeprefix(prefix) for name in names if self.holds(z3.Bool(name))]
         taints += [quoted(text if ":" in text else f"{text}:NoSchedule") for text in named]
         if taints:
             yield f"taints: [{', '.join(taints)}]"
@@ -154,8 +154,8 @@ class Example:
                 yield f"{name}: {literal(self.number(value.term), _KINDS[name])}"
 
     def _tolerations(self) -> list[str]:
-        said = [each.name() for each in self.model.decls() if each.name().startswith(f"{POD} tolerates ")]
-        found = [name.removeprefix(f"{POD} tolerates ") for name in sorted(said) if self.holds(z3.Bool(name))]
+        names = [each.name() for each in self.model.decls() if each.name().startswith(f"{POD} tolerates ")]
+        found = [name.removeprefix(f"{POD} tolerates ") for name in sorted(names) if self.holds(z3.Bool(name))]
         for effect in EFFECTS:
             most = max(self._taints(index, effect) for index in range(self.world.n_nodes))
             found += [f"counterexample-{number}:{effect}" for number in range(most if effect != "PreferNoSchedule" else 0)]

@@ -211,9 +211,9 @@ class Numbers:
         if small is True:
             low, high = _spread(*ends)
             return Value(result, True, low, high, whole)
-        there = z3.Function(f"float {name} is a number", z3.RealSort(), z3.RealSort(), z3.BoolSort())(a.term, b.term)
-        self.facts.append(as_bool(implied(small, there)))
-        return Value(result, there)
+        is_number = z3.Function(f"float {name} is a number", z3.RealSort(), z3.RealSort(), z3.BoolSort())(a.term, b.term)
+        self.facts.append(as_bool(implied(small, is_number)))
+        return Value(result, is_number)
 
     def _small(self, *values: Value) -> Condition:
         """The condition that operands are so small that nothing leaves the finite numbers."""
@@ -241,18 +241,18 @@ class Numbers:
         facts = (
             _signs(result, a, b) if name == "product" else [fact for m in sorted(self.marks) for fact in _quotient_near(result, a, b, m)]
         )
-        there: Condition = True
+        is_number: Condition = True
         if small is not True:
-            there = z3.Function(f"float {name} is a number", z3.RealSort(), z3.RealSort(), z3.BoolSort())(a.term, b.term)
-            facts.append(there)
+            is_number = z3.Function(f"float {name} is a number", z3.RealSort(), z3.RealSort(), z3.BoolSort())(a.term, b.term)
+            facts.append(is_number)
         if small is True and all(map(math.isfinite, ends)):
             low, high = _spread(*ends)
             facts += [result >= real(low), result <= real(high)]
             self.facts.append(z3.And(*facts))
-            return Value(result, there, low, high)
+            return Value(result, is_number, low, high)
         # a divisor near 0 may give more than float64 holds, which is then as good as any large number
         self.facts.append(as_bool(implied(small, z3.And(*facts))))
-        return Value(result, there)
+        return Value(result, is_number)
 
 
 def _signs(result: Any, a: Value, b: Value) -> list[Any]:

@@ -110,26 +110,26 @@ class SolverBudget:
         found.set("random_seed", 0)
         return found
 
-    def check(self, asked: Any) -> Any:
+    def check(self, solver: Any) -> Any:
         """The answer of a solver: sat, unsat, or unknown where the budget is used up."""
         if self.left <= 0:
             return z3.unknown
-        asked.set("rlimit", self.left)
-        before = _work(asked)
-        answer = asked.check()
-        self.left -= _work(asked) - before
+        solver.set("rlimit", self.left)
+        before = _work(solver)
+        answer = solver.check()
+        self.left -= _work(solver) - before
         return answer
 
     def impossible(self, world: World, facts: list[Condition]) -> bool:
         """True if facts cannot hold together in a world as it is known so far."""
-        asked = self.solver()
-        asked.add(*world.facts, *map(as_bool, facts))
-        return bool(self.check(asked) == z3.unsat)
+        solver = self.solver()
+        solver.add(*world.facts, *map(as_bool, facts))
+        return bool(self.check(solver) == z3.unsat)
 
 
-def _work(asked: Any) -> int:
+def _work(solver: Any) -> int:
     """The work that z3 has done in this process."""
-    found = asked.statistics()
+    found = solver.statistics()
     return int(found.get_key_value("rlimit count")) if "rlimit count" in found.keys() else 0  # noqa: SIM118 — no mapping
 
 
@@ -193,12 +193,12 @@ def _refuted(statement: Statement, setting: Mapping[str, int], budget: SolverBud
     world.close()
     doubt: EncodedExpression | None = None
     for violation in violations:
-        asked = budget.solver()
-        asked.add(*world.facts, violation)
+        solver = budget.solver()
+        solver.add(*world.facts, violation)
         for _ in range(MAX_TRIES):
-            if budget.check(asked) != z3.sat:
+            if budget.check(solver) != z3.sat:
                 break
-            example = Example(world, _simplest(asked, world, budget), encoders)
+            example = Example(world, _simplest(solver, world, budget), encoders)
             found, trials = _tried(statement, example, encoders)
             if found is not None:
                 return found, None
@@ -206,14 +206,14 @@ def _refuted(statement: Statement, setting: Mapping[str, int], budget: SolverBud
             if differing is None:
                 break
             doubt, pinned = differing
-            asked.add(pinned)
+            solver.add(pinned)
     return None, doubt
 
 
-def _simplest(asked: Any, world: World, budget: SolverBudget) -> Any:
+def _simplest(solver: Any, world: World, budget: SolverBudget) -> Any:
     """A model with few pods and few optional values; the question is unchanged."""
-    model = asked.model()
-    asked.push()
+    model = solver.model()
+    solver.push()
     preferences = [slot.number == 0 for slot in world.slots]
     preferences += [z3.Not(as_bool(value.present)) for _, value in world.plain.values() if value.present is not True]
     for (owner, _), (attribute, keys) in world.keyed.items():
@@ -222,16 +222,16 @@ def _simplest(asked: Any, world: World, budget: SolverBudget) -> Any:
     preferences += [slot.number <= 1 for slot in world.slots]
     for preference in preferences[:MAX_PREFERENCES]:
         if z3.is_true(model.eval(preference, model_completion=True)):
-            asked.add(preference)
+            solver.add(preference)
             continue
-        asked.push()
-        asked.add(preference)
-        if budget.check(asked) == z3.sat:
-            model = asked.model()
+        solver.push()
+        solver.add(preference)
+        if budget.check(solver) == z3.sat:
+            model = solver.model()
         else:
-            asked.pop()
-    while asked.num_scopes():
-        asked.pop()
+            solver.pop()
+    while solver.num_scopes():
+        solver.pop()
     return model
 
 

@@ -170,9 +170,9 @@ def fits(encoder: Encoder) -> Condition:
     conditions: list[Condition] = [negated(world.attribute(node(0), of_node("unschedulable")).term)] if world.example else []
     for native in NATIVE:
         if (node(0), f"free.{native}") in world.plain or (node(0), f"requested.{native}") in world.plain:
-            asked = world.attribute(POD, of_pod(f"requests.{native}", Subject.POD))
+            requested = world.attribute(POD, of_pod(f"requests.{native}", Subject.POD))
             free = world.attribute(node(0), of_node(f"free.{native}"))
-            conditions.append(implied(asked.term > 0, asked.term <= free.term))
+            conditions.append(implied(requested.term > 0, requested.term <= free.term))
     conditions.append(world.attribute(node(0), of_node("free.pods")).term >= 1)
     return both(*conditions)
 

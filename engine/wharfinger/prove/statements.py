@@ -344,8 +344,8 @@ def never_above(compiled: CompiledPolicy, never: str, above: str, pods: str | No
     side, conditions = _side(compiled, texts, frozenset({"--for"}))
 
     def about(encoder: Encoder) -> Condition:
-        there = both(encoder.true(conditions["--never"], Place(0)), encoder.true(conditions["--above"], Place(1)))
-        return both(there, encoder.true(conditions.get("--for"), FIRST_NODE), rules.accepts(encoder, 0), rules.accepts(encoder, 1))
+        both_hold = both(encoder.true(conditions["--never"], Place(0)), encoder.true(conditions["--above"], Place(1)))
+        return both(both_hold, encoder.true(conditions.get("--for"), FIRST_NODE), rules.accepts(encoder, 0), rules.accepts(encoder, 1))
 
     def violations(encoders: Sequence[Encoder]) -> list[Condition]:
         return [both(about(encoders[0]), rules.may_beat(encoders[0]))]
@@ -447,9 +447,9 @@ def same_as(compiled: CompiledPolicy, other: CompiledPolicy) -> Answer:
         return trials[1 - passing[0]].policy.source.name if len(passing) == 1 and not alike(trials, example) else None
 
     def blocked(_: Sequence[Encoder]) -> str | None:
-        said = [(*text_of_permits_and_groups(each.policy), *_device_preferences(each.policy)) for each in (compiled, other)]
+        texts = [(*text_of_permits_and_groups(each.policy), *_device_preferences(each.policy)) for each in (compiled, other)]
         named = [({let.name: describe(let.value) for let in each.policy.lets}, each.params) for each in (compiled, other)]
-        same = not any(said) or (said[0] == said[1] and named[0] == named[1])
+        same = not any(texts) or (texts[0] == texts[1] and named[0] == named[1])
         why = (each for side in sides for each in (_grouping(side.policy), _ordering_devices(side.policy)))
         return None if same else next(each for each in why if each is not None)
 

@@ -145,8 +145,8 @@ class World:
         sort = z3.BoolSort() if kind is Kind.BOOL else z3.IntSort() if kind in TEXTS else z3.RealSort()
         sorts = [z3.IntSort()] * len(free)
         term = z3.Function(f"{name}({settings})", *sorts, sort)(*free)
-        there = z3.Function(f"{name}({settings}) is there", *sorts, z3.BoolSort())(*free) if partial else True
-        value = Value(term, there)
+        present = z3.Function(f"{name}({settings}) is there", *sorts, z3.BoolSort())(*free) if partial else True
+        value = Value(term, present)
         self._applications.append(Application(scalar=scalar, arguments=tuple(arguments), kind=kind, value=value))
         return value
 
@@ -190,12 +190,12 @@ class World:
             arguments = [self._plain(each) if z3.is_int_value(each) else each for each in application.arguments]
             for place, id_ in zip(places, ids, strict=True):
                 arguments[place] = self.texts[id_]
-            here = both(*(application.arguments[place] == id_ for place, id_ in zip(places, ids, strict=True)))
+            applies = both(*(application.arguments[place] == id_ for place, id_ in zip(places, ids, strict=True)))
             known = self._known(application.scalar(*arguments), application.kind)
             value = application.value
             same = value.term == known.term if known.present is True else True
             self.facts.append(
-                as_bool(implied(here, both(same, value.present if known.present is True else z3.Not(as_bool(value.present)))))
+                as_bool(implied(applies, both(same, value.present if known.present is True else z3.Not(as_bool(value.present)))))
             )
 
     # ── unknowns ──
@@ -226,9 +226,9 @@ class World:
         name, kind = f"{owner}.{attribute.path}", Kind.STRING if attribute.type.kind is Kind.LABELS else attribute.type.kind
         _, keys = self.keyed.setdefault((owner, attribute.path), (attribute, []))
         known = any(key.eq(other) for other in keys)
-        there = True
+        present = True
         if attribute.type.optional or attribute.type.kind is Kind.LABELS:
-            there = z3.Function(f"{name} has", z3.IntSort(), z3.BoolSort())(key)
+            present = z3.Function(f"{name} has", z3.IntSort(), z3.BoolSort())(key)
         term = z3.Function(name, z3.IntSort(), z3.IntSort())(key)
         low, high = self._ends(attribute)
         if not known:
@@ -238,7 +238,7 @@ class World:
             else:
                 self.facts.extend(term >= int(low) for _ in range(math.isfinite(low)))
                 self.facts.extend(term <= int(high) for _ in range(math.isfinite(high)))
-        return Value(term, there) if kind is Kind.STRING else Value(z3.ToReal(term), there, low, high, whole=True)
+        return Value(term, present) if kind is Kind.STRING else Value(z3.ToReal(term), present, low, high, whole=True)
 
     def _plain_attribute(self, owner: str, attribute: Attribute) -> Value:
         found = self.plain.get((owner, attribute.path))
@@ -248,17 +248,17 @@ class World:
 
     def _new_attribute(self, owner: str, attribute: Attribute) -> Value:
         name, kind = f"{owner}.{attribute.path}", attribute.type.kind
-        there: Condition = z3.Bool(f"{name} is there") if attribute.type.optional else True
+        present: Condition = z3.Bool(f"{name} is there") if attribute.type.optional else True
         if kind is Kind.SET:
-            return Value(z3.Function(name, z3.IntSort(), z3.BoolSort()), there)
+            return Value(z3.Function(name, z3.IntSort(), z3.BoolSort()), present)
         fixed = self._fixed(owner, attribute.path)
         if fixed is not None:
-            return Value(real(fixed), there, float(fixed), float(fixed), whole=True)
+            return Value(real(fixed), present, float(fixed), float(fixed), whole=True)
         low, high = self._ends(attribute)
         value = self.free(name, kind, low=low, high=high, whole=kind is not Kind.TIME or self.example)
         if attribute.path == "qos":
             self.facts.append(z3.Or(*(value.term == self.text(each) for each in QOS)))
-        return Value(value.term, there, value.low, value.high, value.whole)
+        return Value(value.term, present, value.low, value.high, value.whole)
 
     def _fixed(self, owner: str, path: str) -> int | None:
         index = next((i for i in range(len(self.fixed)) if owner == node(i)), None)
@@ -302,11 +302,11 @@ class World:
         self.facts.append(as_bool(implied(exact, values["free"].term == values["allocatable"].term - values["requested"].term)))
         if self.example:
             requests = of_pod(f"requests.{native}", Subject.ITEM)
-            asked = [(slot, self.attribute(slot.owner, requests)) for slot in self.slots if node(slot.node) == owner]
-            for slot, value in asked:
+            requesting = [(slot, self.attribute(slot.owner, requests)) for slot in self.slots if node(slot.node) == owner]
+            for slot, value in requesting:
                 if slot.owner.endswith("crowd"):
                     self.facts.append(value.term == 0)
-            used = [z3.If(slot.number > 0, value.term, real(0)) for slot, value in asked]
+            used = [z3.If(slot.number > 0, value.term, real(0)) for slot, value in requesting]
             self.facts.append(values["requested"].term == z3.Sum(*used))
 
     def _link_pods(self, owner: str) -> None:
@@ -314,8 +314,8 @@ class World:
             free, most = self.plain[owner, "free.pods"][1], self._plain_attribute(owner, of_node("allocatable.pods"))
             self.facts.append(free.term == most.term - self._plain_attribute(owner, of_node("pod_count")).term)
         if self.example and (owner, "pod_count") in self.plain:
-            here = [slot.number for slot in self.slots if node(slot.node) == owner]
-            self.facts.append(self.plain[owner, "pod_count"][1].term == z3.ToReal(z3.Sum(*here)))
+            numbers = [slot.number for slot in self.slots if node(slot.node) == owner]
+            self.facts.append(self.plain[owner, "pod_count"][1].term == z3.ToReal(z3.Sum(*numbers)))
         if self.example and (owner, "name") in self.plain:
             self.facts.append(z3.Or(*(z3.Int(f"{owner}.name") == self.text(each) for each in self.texts if each)))
 
@@ -359,11 +359,11 @@ class World:
             of_node("requested", keyed=True),
             of_pod("requests", Subject.POD, keyed=True),
         )
-        asked = self.attribute(POD, asks, share)
-        self.facts.append(asked.term <= WHOLE)
+        requested = self.attribute(POD, asks, share)
+        self.facts.append(requested.term <= WHOLE)
         if self._reads_key(count):
             whole = self.attribute(POD, asks, count)
-            self.facts.append(as_bool(implied(whole.present, both(asked.present, asked.term == WHOLE * whole.term))))
+            self.facts.append(as_bool(implied(whole.present, both(requested.present, requested.term == WHOLE * whole.term))))
         for owner in [node(index) for index in range(self.n_nodes)]:
             gpus, offered = z3.Int(f"{owner} GPUs"), self.attribute(owner, offers, share)
             self.facts.extend((gpus >= 0, gpus <= MAX_GPUS, offered.term == z3.ToReal(WHOLE * gpus)))

@@ -103,12 +103,12 @@ class ClusterFeed:
 
         Deleted objects go first. Waiting pods come last and by age, so that those of one priority queue in the order of dry runs.
         """
-        there = self._listed_unreadable.pop(kind, set())
+        unreadable = self._listed_unreadable.pop(kind, set())
         for portion in portions(objs, KEYS_PER_STEP):
-            there.update(map(objects.key_of, portion))
+            unreadable.update(map(objects.key_of, portion))
             yield
-        gone = [key for key in self._known.get(kind, {}) if key not in there]
-        for portion in portions(gone, OBJECTS_PER_STEP):
+        removed = [key for key in self._known.get(kind, {}) if key not in unreadable]
+        for portion in portions(removed, OBJECTS_PER_STEP):
             for key in portion:
                 self._deleted(kind, key)
             yield
@@ -184,16 +184,16 @@ class ClusterFeed:
                     self._queue.groups.terms_changed(key)
 
     def _gone(self, kind: str, key: str) -> None:
-        gone = self._known[kind].pop(key)
+        removed = self._known[kind].pop(key)
         if kind == "Node":
             self._state.remove_node(key)
             self._queue.notify(Change(events=ClusterEvent.NODE_DELETE, label="NodeDelete"))
             self._node_removed(key)
         else:
             self._state.drop(kind, key)
-            self._queue.notify(_of_object(kind, f"{kind}Delete", gone, None, removed=True))
+            self._queue.notify(_of_object(kind, f"{kind}Delete", removed, None, removed=True))
             if kind == CLAIM:
-                self._claim_changed(gone)
+                self._claim_changed(removed)
             if kind == NAMESPACE:
                 self._relabelled(key)
             if kind in PODGROUPS:

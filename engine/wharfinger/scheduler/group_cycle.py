@@ -19,7 +19,7 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement, Plugin
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.groups.preempting import PreemptionAnswer, may_have_victims, no_victims, priority_of
-from wharfinger.groups.results import answered
+from wharfinger.groups.results import result_of
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
 from wharfinger.policies.budget import SUSPENDED, Key
 from wharfinger.scheduler import status
@@ -376,7 +376,7 @@ class GroupCycle:
             self._given_back(attempt, together.failure)
             return
         self._groups.decided(entry, rejectors)
-        result = answered(attempt.group, answer)
+        result = result_of(attempt.group, answer)
         self._status.scheduled(attempt.group, list(answer.nodes.values()), answer.domains)
         self._ended(attempt, "scheduled", result.message, answer)
         yield from self._report(attempt, [attempt.members[pod.uid] for pod in answer.left], result.of_member, rejectors)
@@ -454,7 +454,7 @@ class GroupCycle:
     def _no_place(self, attempt: _Attempt, answer: GroupAnswer) -> Steps:
         """Preempt for the group where that helps, or let it wait for an event that may help."""
         entry, group = attempt.entry, attempt.group
-        message = answered(group, answer).message
+        message = result_of(group, answer).message
         rejectors = yield from self._until_held(attempt, self._rejectors(attempt, group.waiting))
         nominated: Mapping[str, str] | None = None
         if self._victims_are_leaving(group):

@@ -116,8 +116,8 @@ def _in_force(active: ActivePolicies, name: str) -> tuple[str, Chain, Chain]:
             return profile, shadows[name], active.chains[profile]
     known = {policy.name for chain in active.chains.values() for policy in chain.policies}
     known |= {shadow for shadows in active.shadows.values() for shadow in shadows}
-    meant = wording.closest(name, known)
-    raise UnknownObject(f"no policy {name} is in force" + (f"; did you mean {meant}?" if meant else ""))
+    nearest = wording.closest(name, known)
+    raise UnknownObject(f"no policy {name} is in force" + (f"; did you mean {nearest}?" if nearest else ""))
 
 
 def _waits(scheduler: Scheduler, pod: PodView, profile: str) -> bool:
@@ -132,8 +132,8 @@ def _chain_of(scheduler: Scheduler, index: GroupIndex, key: str) -> Chain:
     """The chain that decides about a group."""
     members = index.members(key)
     if not members:
-        meant = wording.closest(key, [known for _, known in zip(range(MAX_SUGGESTED), index, strict=False)])
-        raise UnknownObject(f"no pod is a member of a group {key}" + (f"; did you mean {meant}?" if meant else ""))
+        nearest = wording.closest(key, [known for _, known in zip(range(MAX_SUGGESTED), index, strict=False)])
+        raise UnknownObject(f"no pod is a member of a group {key}" + (f"; did you mean {nearest}?" if nearest else ""))
     profile = scheduler.profiles.of(members[0])
     if profile is None:
         name = members[0].scheduler_name
@@ -146,8 +146,8 @@ def _question(scheduler: Scheduler, key: str) -> tuple[PodView, Chain]:
     pod = scheduler.known_pod(key)
     if pod is None:
         names = (known.key for _, known in zip(range(MAX_SUGGESTED), scheduler.known_pods, strict=False))
-        meant = wording.closest(key, names)
-        raise UnknownObject(f"there is no pod {key}" + (f"; did you mean {meant}?" if meant else ""))
+        nearest = wording.closest(key, names)
+        raise UnknownObject(f"there is no pod {key}" + (f"; did you mean {nearest}?" if nearest else ""))
     profile = scheduler.profiles.of(pod)
     if profile is None:
         raise UsageError(f"pod {key} is not ours: its schedulerName is {pod.scheduler_name}")
@@ -226,16 +226,16 @@ def compare(contents: CacheContents, nodes: Sequence[Node], pods: Iterable[Pod])
     """The differences between the contents of a state and all nodes and pods of the API server."""
     actual = {view.uid: view for view in map(PodView, pods) if view.node_name and not view.finished}
     believed = {view.uid: (view, assumed) for view, assumed in contents.placements}
-    known, there = set(contents.names), {node.metadata.name for node in nodes}
+    known, listed = set(contents.names), {node.metadata.name for node in nodes}
     both = [(view, actual[uid]) for uid, (view, _) in believed.items() if uid in actual]
     moved = [
         OnOtherNode(pod=own.key, believed=own.node_name, actual=other.node_name) for own, other in both if own.node_name != other.node_name
     ]
     return Comparison(
-        nodes=len(there),
+        nodes=len(listed),
         pods=len(actual),
-        missing_nodes=tuple(sorted(there - known)),
-        extra_nodes=tuple(sorted(known - there)),
+        missing_nodes=tuple(sorted(listed - known)),
+        extra_nodes=tuple(sorted(known - listed)),
         missing_pods=tuple(sorted(view.key for uid, view in actual.items() if uid not in believed)),
         extra_pods=tuple(sorted(view.key for uid, (view, assumed) in believed.items() if not assumed and uid not in actual)),
         other_node=tuple(sorted(moved, key=lambda one: one.pod)),

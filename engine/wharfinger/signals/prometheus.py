@@ -214,16 +214,16 @@ class _Refusal(msgspec.Struct):
 def refused(server: PrometheusServer, status: int, content: bytes, secrets: Iterable[str] = ()) -> SignalFailed:
     """The failure of an answer with an error status; Prometheus gives the reason in JSON, proxies in HTML."""
     try:
-        said = msgspec.json.decode(content, type=_Refusal).error
+        message = msgspec.json.decode(content, type=_Refusal).error
     except UNREADABLE:
-        said = ""
+        message = ""
     for secret in secrets:
-        said = said.replace(secret, "…")
+        message = message.replace(secret, "…")
     kind = _KIND_OF_STATUS.get(status, Kind.SERVER if status >= 500 else Kind.ANSWER)
-    text = f"{server.url} answers {status}{': ' if said else ''}{on_one_line(said, _SHOWN)}"
+    text = f"{server.url} answers {status}{': ' if message else ''}{on_one_line(message, _SHOWN)}"
     if 300 <= status < 400:
         text += "; redirects are not followed, because they would send credentials to another server"
-    elif status in _FIXES and not said:
+    elif status in _FIXES and not message:
         text += f"; {_FIXES[status]}"
     return SignalFailed(kind, text)
 
@@ -264,13 +264,13 @@ def _untrusted(server: PrometheusServer, error: Exception) -> SignalFailed:
     if isinstance(inner, ssl.SSLCertVerificationError):
         fix = "the URL has to use a name of the certificate" if inner.verify_code in _OTHER_NAME else "set tls.caFile to the CA to trust"
         return SignalFailed(Kind.TLS, f"cannot trust {server.url}: {inner}; {fix}")
-    said = str(inner)
-    if "WRONG_VERSION_NUMBER" in said:
-        return SignalFailed(Kind.TLS, f"{server.url} does not speak TLS ({said}); is it http://?")
-    if "X509" in said or "PEM" in said:
+    message = str(inner)
+    if "WRONG_VERSION_NUMBER" in message:
+        return SignalFailed(Kind.TLS, f"{server.url} does not speak TLS ({message}); is it http://?")
+    if "X509" in message or "PEM" in message:
         files = ", ".join(name for name in (server.ca_file, server.cert_file, server.key_file) if name)
-        return SignalFailed(Kind.TLS, f"the certificates for {server.url} cannot be used ({files}): {said}")
-    return SignalFailed(Kind.TLS, f"{server.url} ends TLS: {said}; it may require a client certificate (tls.certFile, tls.keyFile)")
+        return SignalFailed(Kind.TLS, f"the certificates for {server.url} cannot be used ({files}): {message}")
+    return SignalFailed(Kind.TLS, f"{server.url} ends TLS: {message}; it may require a client certificate (tls.certFile, tls.keyFile)")
 
 
 def _cause(error: BaseException) -> str:
@@ -417,8 +417,8 @@ def vector(content: bytes) -> Vector:
         body = _body.decode(content)
         data = body.data or _Found()
         if body.status != "success":
-            said = f": {body.error[:_SHOWN]}" if isinstance(body.error, str) else ""
-            raise SignalFailed(Kind.ANSWER, f"the answer's status is {body.status!r}{said}")
+            message = f": {body.error[:_SHOWN]}" if isinstance(body.error, str) else ""
+            raise SignalFailed(Kind.ANSWER, f"the answer's status is {body.status!r}{message}")
         if data.resultType != "vector":
             raise SignalFailed(Kind.ANSWER, _INSTEAD.get(data.resultType, f"the answer is no vector but {data.resultType[:_SHOWN]!r}"))
         parts = _parts.decode(data.result) or []

@@ -121,21 +121,21 @@ def _limited(queries: Mapping[str, Query], limits: SignalLimits) -> Mapping[str,
     for key, query in queries.items():
         places.append((query.requester.rank, before[query.requester] if query.requester.rank else 0, key))
         before[query.requester] += 1
-    asked: Counter[Requester] = Counter()
+    counts: Counter[Requester] = Counter()
     found = dict(queries)
     for _, _, key in sorted(places, key=lambda place: place[:2]):
         query = queries[key]
         refused = ""
-        if asked[query.requester] >= limits.of_requester:
+        if counts[query.requester] >= limits.of_requester:
             whose = f"policy {query.requester.name}" if not query.requester.rank else f"namespace {query.requester.name}"
             refused = (
                 f"not sent: {whose} has {before[query.requester]} distinct queries, "
                 f"and {limits.of_requester} are allowed (signals.queriesOfAsker)"
             )
-        elif asked.total() >= limits.of_all:
+        elif counts.total() >= limits.of_all:
             refused = f"not sent: all policies have {len(queries)} distinct queries, and {limits.of_all} are allowed (signals.queries)"
         else:
-            asked[query.requester] += 1
+            counts[query.requester] += 1
         found[key] = replace(query, refresh=max(query.refresh, limits.shortest_refresh), refused=refused)
     return found
 

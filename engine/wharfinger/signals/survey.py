@@ -105,7 +105,9 @@ class MetricSurvey(Struct, frozen=True, kw_only=True):
     warnings: Sequence[str]
 
 
-async def asked(queries: Iterable[Query], sources: Mapping[str, Source], nodes: NodeNames, clock: Clock) -> Mapping[str, QueryResult]:
+async def send_queries(
+    queries: Iterable[Query], sources: Mapping[str, Source], nodes: NodeNames, clock: Clock
+) -> Mapping[str, QueryResult]:
     """The answers by key; all queries are sent at the same time, as far as their sources allow."""
 
     async def ask(query: Query) -> QueryResult:
@@ -153,7 +155,7 @@ async def survey(
 ) -> list[MetricSurvey]:
     """The findings for each metric of the policies, in their order; without a `state`, there are no findings about nodes."""
     nodes = NodeNames(*(ClusterState() if state is None else state).nodes_listed())
-    answers = await asked(queries_of(policies).values(), sources, nodes, clock)
+    answers = await send_queries(queries_of(policies).values(), sources, nodes, clock)
     metrics = [(policy.name, metric) for policy in policies for metric in policy.metrics]
     since = {metric.signal: lookback(metric) for _, metric in metrics}
     ages = await asyncio.gather(*(newly_exported(answers[key], seconds, sources, nodes) for key, seconds in since.items() if seconds))
@@ -202,8 +204,8 @@ def _surveyed(  # noqa: PLR0913, PLR0917 — the parts of a finding
 
 
 def _warnings(metric: typed.Metric, found: Mapped, state: ClusterState | None) -> list[str]:
-    said = [f"the server warns: {on_one_line(warning, _SHOWN)}" for warning in found.warnings]
-    return said + (_of_series(metric, found, state) if found.n_series else ["the query gives no series"])
+    sentences = [f"the server warns: {on_one_line(warning, _SHOWN)}" for warning in found.warnings]
+    return sentences + (_of_series(metric, found, state) if found.n_series else ["the query gives no series"])
 
 
 def _of_series(metric: typed.Metric, found: Mapped, state: ClusterState | None) -> list[str]:

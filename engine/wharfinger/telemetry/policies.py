@@ -241,8 +241,13 @@ def _named_signal(query: Query) -> dict[str, Any]:
     return {"metrics": ", ".join(query.users), "server": query.place, "query": query.text}
 
 
-def _suspension_fields(what: Suspension) -> dict[str, Any]:
-    return {"policy": what.policy, "metric": what.metric.name, "why": str(what), "coverage": round(what.coverage, 3)}
+def _suspension_fields(suspension: Suspension) -> dict[str, Any]:
+    return {
+        "policy": suspension.policy,
+        "metric": suspension.metric.name,
+        "why": str(suspension),
+        "coverage": round(suspension.coverage, 3),
+    }
 
 
 class PolicyEvents:
@@ -313,11 +318,11 @@ class SignalEvents:
     def _resumed(self, event: MetricResumed) -> None:
         self._record(event.suspension, NORMAL, "MetricsAvailable", f"{event.suspension}; the rules that use it decide again")
 
-    def _record(self, what: Suspension, type_: str, reason: str, note: str) -> None:
+    def _record(self, suspension: Suspension, type_: str, reason: str, note: str) -> None:
         if not self._leads():
             return
-        for status in self._policies.named(what.policy):
-            is_his = status.authority.namespace == what.authority.namespace
+        for status in self._policies.named(suspension.policy):
+            is_his = status.authority.namespace == suspension.authority.namespace
             if is_his and status.about is not None:  # another's text of that name has been refused
                 event = Event(type=type_, reason=reason, action=MEASURE, note=note)
                 self._recorder.record_about(status.about, event, distinct=note)

@@ -165,9 +165,9 @@ class Admission(Struct):
 
     def _timeout(self, request: Request) -> float:
         """Seconds until a response: fewer than the API server waits for one, as given by `?timeout=5s`."""
-        asked = request.query_params.get("timeout", "")
-        number = asked.removesuffix("s")
-        if asked.endswith("s") and number.isascii() and number.isdigit() and len(number) < 4:  # timeoutSeconds is an integer up to 30
+        timeout = request.query_params.get("timeout", "")
+        number = timeout.removesuffix("s")
+        if timeout.endswith("s") and number.isascii() and number.isdigit() and len(number) < 4:  # timeoutSeconds is an integer up to 30
             return max(MARGIN, min(self.limits.seconds, int(number) - MARGIN))
         return self.limits.seconds
 

@@ -103,14 +103,14 @@ def _of_pod(recent: RecentDecisions) -> Answer:
 def _explanation(explain: Explain) -> Answer:
     async def explained(request: Request) -> Response:
         try:
-            found, said = await explain(_pod(request), request.query_params.getlist("node"))
+            found, text = await explain(_pod(request), request.query_params.getlist("node"))
         except UnknownObject as error:
             return _refusal(str(error), 404)
         except UsageError as error:
             return _refusal(str(error), 409)
         except WharfingerError as error:
             return _refusal(str(error), 503)
-        return PlainTextResponse(said) if _wants_text(request) else readable_json(found)
+        return PlainTextResponse(text) if _wants_text(request) else readable_json(found)
 
     return explained
 
@@ -179,8 +179,8 @@ def _pod(request: Request) -> str:
 
 
 def _wants_text(request: Request) -> bool:
-    asked = request.query_params.get("format")
-    return asked == "text" or (asked is None and request.headers.get("accept", "").startswith("text/plain"))
+    format_name = request.query_params.get("format")
+    return format_name == "text" or (format_name is None and request.headers.get("accept", "").startswith("text/plain"))
 
 
 def _refusal(sentence: str, status: int) -> Response:
@@ -204,8 +204,8 @@ def evaluation_routes(evaluations: Evaluations) -> list[Route]:
         return _json(live_evaluation.schema())
 
     answer = with_body("application/json", MAX_BYTES, evaluated)
-    asked = answer if evaluations.public else guarded(answer, "remoteUi")
-    return [Route("/evaluate", asked, methods=["POST"]), Route("/evaluate/schema", schema)]
+    endpoint = answer if evaluations.public else guarded(answer, "remoteUi")
+    return [Route("/evaluate", endpoint, methods=["POST"]), Route("/evaluate/schema", schema)]
 
 
 async def _answer(evaluate: Evaluate, body: bytes) -> Response:

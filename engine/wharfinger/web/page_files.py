@@ -89,13 +89,13 @@ def _file(file: File, request: Request) -> Response:
 def guarded(answer: Answer, *, public: bool, setting: str | None = "remoteUi") -> Answer:
     """The same answer with the headers of a page; only this machine gets it, unless `public`, which `setting` decides."""
 
-    async def asked(request: Request) -> Response:
+    async def wrapped(request: Request) -> Response:
         found = await answer(request) if public or is_local_request(request) else remote_refusal(request, setting)
         for name, value in HEADERS.items():
             found.headers.setdefault(name, value)
         return found
 
-    return asked
+    return wrapped
 
 
 def fresh_json(found: Any) -> Response:

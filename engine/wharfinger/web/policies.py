@@ -66,10 +66,10 @@ def routes(policies: Policies) -> list[Route]:
 def _explanation(explain: ExplainPolicy) -> Answer:
     async def explained(request: Request) -> Response:
         try:
-            found, said = await explain(request.path_params["name"])
+            found, text = await explain(request.path_params["name"])
         except WharfingerError as error:
             return PlainTextResponse(f"{error}\n", 404 if isinstance(error, UnknownObject) else 503)
-        return PlainTextResponse(said) if request.query_params.get("format") == "text" else readable_json(found)
+        return PlainTextResponse(text) if request.query_params.get("format") == "text" else readable_json(found)
 
     return explained
 

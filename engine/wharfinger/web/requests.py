@@ -41,7 +41,7 @@ MAX_PAUSE = 2.0
 def with_body(media_type: str, most: int, answer: Callable[[Request, bytes], Awaitable[Response]], called: str = "body") -> Answer:
     """The answer to a request with its body, of this media type and of at most `most` bytes; `called` names the body in a refusal."""
 
-    async def asked(request: Request) -> Response:
+    async def wrapped(request: Request) -> Response:
         if not _has_type(request, media_type):
             return refusal(f"the body has to be {media_type}", 415)
         body = await _body_of(request, most)
@@ -49,7 +49,7 @@ def with_body(media_type: str, most: int, answer: Callable[[Request, bytes], Awa
             return refusal(f"the {called} is longer than {most:,} bytes", 413)
         return await answer(request, body)
 
-    return asked
+    return wrapped
 
 
 def refusal(sentence: str, status: int) -> Response:
@@ -86,10 +86,10 @@ async def _body_of(request: Request, most: int) -> bytes | None:
 def guarded(answer: Answer, setting: str) -> Answer:
     """The same answer for clients on this machine, for others a refusal that names the setting."""
 
-    async def asked(request: Request) -> Response:
+    async def wrapped(request: Request) -> Response:
         return await answer(request) if is_local_request(request) else remote_refusal(request, setting)
 
-    return asked
+    return wrapped
 
 
 def remote_refusal(request: Request, setting: str | None) -> Response:

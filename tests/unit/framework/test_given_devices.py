@@ -16,7 +16,7 @@ from wharfinger.model.devices.allocated import with_allocation
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.operator.preview_answer import answered
+from wharfinger.operator.preview_answer import answer_preview
 from wharfinger.scheduler.decision_log.recorder import logged_answer
 from wharfinger.simulate.dry_run import dry_run
 
@@ -96,7 +96,7 @@ def test_answers_made_of_decisions_have_them(case: str) -> None:
     decision = decide(CHAIN, state.snapshot(), PodView(pod))
     given = decision.devices
     assert logged_answer(decision).devices == tuple(each.uid for each in given)
-    status = at_once(answered(CHAIN, state.snapshot(), [PodView(pod)])).status()
+    status = at_once(answer_preview(CHAIN, state.snapshot(), [PodView(pod)])).status()
     (placement,) = status["placements"]
     assert placement.get("devices") == ([f"default/p: {expected}"] if expected else None)
     (result,) = dry_run(CHAIN, state, [PodView(pod)], explained=lambda _: True).results

@@ -16,7 +16,7 @@ from wharfinger.model.reading import decode
 from wharfinger.model.state.copies import copied
 from wharfinger.operator import counted_work, preview_answer
 from wharfinger.operator.counted_work import CountedWork, within
-from wharfinger.operator.preview_answer import WhatIf, answered, worked_out
+from wharfinger.operator.preview_answer import WhatIf, answer_preview, answer_without_limit
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.what_if.drain import DrainOutcome, drain
 from wharfinger.what_if.supposed_changes import NodesLike
@@ -47,7 +47,7 @@ def test_the_copy_is_of_the_first_moment_and_decides_like_the_original():
 @pytest.mark.parametrize("n_pods", [10, 200])
 def test_it_is_that_of_a_dry_run(n_pods):
     chain, state = chain_of(), state_of(40, running=40)
-    steps = answered(chain, state.snapshot(), pods_of(n_pods))
+    steps = answer_preview(chain, state.snapshot(), pods_of(n_pods))
     answer = finished(steps, lambda: state.remove_pod(pods_of(1)[0]))
     expected = dry_run(chain, state_of(40, running=40), pods_of(n_pods))
 
@@ -68,21 +68,21 @@ def test_the_live_state_is_left_alone():
     state = state_of(10)
     before = state.revision
 
-    finished(answered(chain_of(), state.snapshot(), pods_of(5)))
+    finished(answer_preview(chain_of(), state.snapshot(), pods_of(5)))
 
     assert state.revision == before
 
 
 def answer_of(n_pods, state, namespace=None, **what_if):
     chain = assemble()
-    return finished(answered(chain, state.snapshot(), pods_of(n_pods), (), namespace, WhatIf(**what_if))).status()
+    return finished(answer_preview(chain, state.snapshot(), pods_of(n_pods), (), namespace, WhatIf(**what_if))).status()
 
 
 @pytest.mark.parametrize("what_if", [{}, {"drain": ("node-00000",)}, {"capacity": True}])
 def test_pods_with_scheduling_gates_wait_as_in_a_dry_run(what_if):
     gate = objects.PodSchedulingGate(name="quota")
     pods = [PodView(replace(pod.object, spec=replace(pod.object.spec, scheduling_gates=(gate,)))) for pod in pods_of(3)]
-    status = finished(answered(assemble(), state_of(2).snapshot(), pods, (), None, WhatIf(**what_if))).status()
+    status = finished(answer_preview(assemble(), state_of(2).snapshot(), pods, (), None, WhatIf(**what_if))).status()
     expected = dry_run(assemble(), state_of(2), pods)
     assert (status["pods"], status["placed"], status["placements"]) == (3, expected.placed, [])
     assert {status["message"]} == {result.message for result in expected.results}
@@ -170,7 +170,7 @@ def test_a_drain_of_very_many_pods_is_not_previewed():
 def test_groups_are_placed_and_counted_whole():
     def asked(size):
         state = cluster(pod_group("gang", size, RACK), sizes=(2, 1))
-        return finished(answered(assemble(), state.snapshot(), members("gang", size), what_if=WhatIf(capacity=True)))
+        return finished(answer_preview(assemble(), state.snapshot(), members("gang", size), what_if=WhatIf(capacity=True)))
 
     fits = asked(4)
     assert {node.split("-")[0] for _, node in fits.nodes} == {"r0"}
@@ -190,7 +190,9 @@ CHEAP = 'policy "cheap"\nscore s = node.pod_count normalize minmax\n'
 def work_of(text, n_nodes, n_pods, **what_if):
     """The operations that an answer takes."""
     work = CountedWork()
-    steps = worked_out(Decider(chain_of(text), stopwatch=work), state_of(n_nodes).snapshot(), pods_of(n_pods), (), None, WhatIf(**what_if))
+    steps = answer_without_limit(
+        Decider(chain_of(text), stopwatch=work), state_of(n_nodes).snapshot(), pods_of(n_pods), (), None, WhatIf(**what_if)
+    )
     finished(within(steps, work))
     return work.operations
 
@@ -211,7 +213,7 @@ def test_rules_that_compute_more_count_more():
 
 def test_an_answer_that_takes_too_much_is_given_up():
     def limited(most):
-        return finished(answered(chain_of(COUNTING), state_of(20).snapshot(), pods_of(10), most=most))
+        return finished(answer_preview(chain_of(COUNTING), state_of(20).snapshot(), pods_of(10), most=most))
 
     enough = work_of(COUNTING, 20, 10)
     assert len(limited(enough).nodes) == 10
@@ -231,7 +233,11 @@ def test_pods_that_need_preemption_count_more():
             },
             objects.Pod,
         )
-        finished(within(worked_out(Decider(chain_of(text), stopwatch=work), state.snapshot(), [PodView(pod)], (), None, WhatIf()), work))
+        finished(
+            within(
+                answer_without_limit(Decider(chain_of(text), stopwatch=work), state.snapshot(), [PodView(pod)], (), None, WhatIf()), work
+            )
+        )
         return work.operations
 
     assert work("10000") > counted_work.PREEMPTION > work("1m")

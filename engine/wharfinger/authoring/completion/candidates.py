@@ -256,8 +256,8 @@ def _operands(place: Place) -> Iterator[Offer]:
         if word.start == own:
             continue
         yield Offer.word(place, word.text, "value", detail=short(place.document, word), rank=0)
-    here = place.document.statement_at(place.before[-1].start) if place.reading.item == "LET" and place.before else None
-    for word in here.words if here is not None else ():
+    statement = place.document.statement_at(place.before[-1].start) if place.reading.item == "LET" and place.before else None
+    for word in statement.words if statement is not None else ():
         if word.role is Role.PARAMETER:
             yield Offer.word(place, word.text, "value", detail="parameter", rank=0)
     for name, doc in vocabulary.SUBJECTS.items():

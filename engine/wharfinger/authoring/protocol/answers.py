@@ -273,9 +273,9 @@ class Answers:
         """The changes that rename a name; raises UsageError where that cannot be."""
         changes: dict[str, list[lsp.TextEdit]] = {}
         for place, text in navigation.renamed(document, offset, name, self._others(document)):
-            there = self.workspace.document(place.file)
-            if there is not None:
-                changes.setdefault(uri_of(place.file), []).append(lsp.TextEdit(self.range(there, place.start, place.end), text))
+            declaring = self.workspace.document(place.file)
+            if declaring is not None:
+                changes.setdefault(uri_of(place.file), []).append(lsp.TextEdit(self.range(declaring, place.start, place.end), text))
         return lsp.WorkspaceEdit(changes=changes)
 
     def _others(self, document: Document) -> Iterator[Document]:
@@ -395,8 +395,8 @@ class Answers:
         if document is None:
             return lens
         if data.get("test") is not None:
-            said = self._results.get((document.name, str(data["test"])), inline_texts.RUN)
-            lens.command = lsp.Command(said, RUN_TEST, arguments=[data["uri"], data["start"]])
+            result = self._results.get((document.name, str(data["test"])), inline_texts.RUN)
+            lens.command = lsp.Command(result, RUN_TEST, arguments=[data["uri"], data["start"]])
         else:
             lens.command = lsp.Command(self._passes(document, str(data.get("rule"))), "")
         return lens
@@ -416,9 +416,9 @@ class Answers:
         result = inline_texts.test_result(document, start) if document is not None else None
         if document is None or result is None:
             return "the test cannot run: the policy has errors"
-        said = inline_texts.result_text(result)
+        shown = inline_texts.result_text(result)
         self._results[document.name, result.title] = "✓ passed" if result.passed else "✗ failed; run it again"
-        return said
+        return shown
 
     def made_test(self, uri: str) -> lsp.WorkspaceEdit:
         """The change that adds a test from a decision at the end of a document; raises UsageError where there is none."""

@@ -232,13 +232,13 @@ def _commands(found: LanguageServer, answers: Answers) -> None:
 
     @found.command(RUN_TEST)
     def run_test(uri: str, start: int) -> str:
-        said = answers.run_test(uri, start)
-        kind = lsp.MessageType.Info if said.startswith("passed") else lsp.MessageType.Warning
-        found.window_show_message(lsp.ShowMessageParams(kind, said))
+        result = answers.run_test(uri, start)
+        kind = lsp.MessageType.Info if result.startswith("passed") else lsp.MessageType.Warning
+        found.window_show_message(lsp.ShowMessageParams(kind, result))
         capabilities = found.client_capabilities.workspace
         if capabilities is not None and capabilities.code_lens is not None and capabilities.code_lens.refresh_support:
             found.workspace_code_lens_refresh(None)
-        return said
+        return result
 
     @found.command(MAKE_TEST)
     def make_test(uri: str) -> None:
@@ -313,9 +313,9 @@ class StderrHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes one complaint."""
-        said = self.format(record)
+        message = self.format(record)
         if not self._tracebacks:
             first, *others = record.getMessage().strip().split("\n")  # pygls writes some tracebacks as part of the message
             error = record.exc_info[1] if record.exc_info else others[-1].strip(" |") if others else ""
-            said = first if str(error) in first else f"{first}: {error}"
-        sys.stderr.write(f"wharf lsp: {said}\n")
+            message = first if str(error) in first else f"{first}: {error}"
+        sys.stderr.write(f"wharf lsp: {message}\n")

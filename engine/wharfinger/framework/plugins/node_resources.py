@@ -218,12 +218,12 @@ class Fit(PreparedFilter):
         bits = int(snapshot.pod_count.item(row) >= snapshot.allowed_pods.item(row))
         allocatable, requested = snapshot.allocatable, snapshot.requested
         for lane, (place, amount) in enumerate(zip(self._lanes.places(snapshot), self._needs, strict=True)):
-            there = 0 if place is None else allocatable.item(place, row)
-            if self._left is not None and self._left[lane] and not there:
+            offered = 0 if place is None else allocatable.item(place, row)
+            if self._left is not None and self._left[lane] and not offered:
                 continue
-            if amount > there:
+            if amount > offered:
                 bits |= 1 << 2 * lane + 2
-            elif amount > there - (0 if place is None else requested.item(place, row)):
+            elif amount > offered - (0 if place is None else requested.item(place, row)):
                 bits |= 1 << 2 * lane + 1
         return bits
 

@@ -203,17 +203,17 @@ class PolicyPermit(Plugin):
         super().__init__()
         self._policy = policy
         self._rule = rule = policy.permits[index]
-        self._typed = said = policy.policy.permits[index]
+        self._typed = permit = policy.policy.permits[index]
         self.revision = policy.revision, index
         self.name = f"{policy.name}/{rule.name}"
         self.origin = policy.name, rule.name
         self.timeout = rule.timeout
-        self._wakes = cluster_event.of_filter(policy, said)
+        self._wakes = cluster_event.of_filter(policy, permit)
         self.wakes_on = self._wakes.events
-        asked = [*([] if said.when is None else [said.when]), *(clause.condition for clause in said.clauses)]
+        conditions = [*([] if permit.when is None else [permit.when]), *(clause.condition for clause in permit.clauses)]
         lets = {let.name: let.value for let in policy.policy.lets}
         self.timed = bool(self._wakes.events & cluster_event.ClusterEvent.TIME)
-        self.common = all(expr.type.shape <= Shape.POD for expr in asked) and not reads_identity(asked, lets)
+        self.common = all(expr.type.shape <= Shape.POD for expr in conditions) and not reads_identity(conditions, lets)
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
         """True if the rule reads the changed objects or fields."""

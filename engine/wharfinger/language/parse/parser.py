@@ -83,8 +83,8 @@ class Recovery:
     def _already_reported(self, at: int) -> bool:
         """True if a finding in this statement already explains the token."""
         statement = self.place.unfinished_statement(at)
-        start, here = self.tokens[statement].start, self.tokens[at].start
-        return any(start <= offset <= here for offset in self.doubtful) or self.broken.guessed >= statement
+        start, end = self.tokens[statement].start, self.tokens[at].start
+        return any(start <= offset <= end for offset in self.doubtful) or self.broken.guessed >= statement
 
     def _report(self, at: int) -> None:
         token = self.tokens[at]

@@ -64,11 +64,11 @@ def snippet(diagnostic: Diagnostic, paint: Paint) -> Iterator[str]:
     places = [Place(diagnostic.span, diagnostic.label, True), *(Place(label.span, label.text, False) for label in diagnostic.others)]
     width = gutter(diagnostic)
     for shown in dict.fromkeys(place.span.source for place in places):
-        here = [place for place in places if place.span.source == shown]
+        shown_places = [place for place in places if place.span.source == shown]
         arrow = "-->" if shown == source else ":::"
-        yield f"{' ' * width}{paint(arrow, 'gutter')} {here[0].span}"
+        yield f"{' ' * width}{paint(arrow, 'gutter')} {shown_places[0].span}"
         yield f"{' ' * width} {paint('|', 'gutter')}"
-        yield from _lines(here, width, paint, diagnostic.severity.value)
+        yield from _lines(shown_places, width, paint, diagnostic.severity.value)
 
 
 def _lines(places: list[Place], width: int, paint: Paint, style: str) -> Iterator[str]:

@@ -30,13 +30,13 @@ class Expr(msgspec.Struct, frozen=True, kw_only=True):
     type: Type
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is self.__class__ and _said(self) == _said(other)
+        return other.__class__ is self.__class__ and _values_of_fields(self) == _values_of_fields(other)
 
     def __hash__(self) -> int:
-        return hash(_said(self))
+        return hash(_values_of_fields(self))
 
 
-def _said(expr: Expr) -> Any:
+def _values_of_fields(expr: Expr) -> Any:
     """The values of the fields of an expression, without its place."""
     return _meaning(expr.__class__)(expr)
 
@@ -401,8 +401,8 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
         Metrics of one signal share its samples, whatever policy declares them and under whatever name.
         """
-        asked = "".join(f", {name}: {value!r}" for name, value in sorted(self.options.items()))
-        return f"{self.type.kind.value} = {self.source}({self.query!r}{asked})"
+        options = "".join(f", {name}: {value!r}" for name, value in sorted(self.options.items()))
+        return f"{self.type.kind.value} = {self.source}({self.query!r}{options})"
 
     @property
     def key(self) -> MetricKey:

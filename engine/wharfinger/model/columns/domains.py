@@ -40,10 +40,10 @@ class Topology:
         self._rows = rows
         self._ids = rows.column(np.int32, arrays.ABSENT)
         weakref.finalize(self, rows.drop, self._ids).atexit = False
-        there = np.flatnonzero(codes != arrays.ABSENT)
-        values, firsts, places, sizes = np.unique(codes[there], return_index=True, return_inverse=True, return_counts=True)
+        labelled = np.flatnonzero(codes != arrays.ABSENT)
+        values, firsts, places, sizes = np.unique(codes[labelled], return_index=True, return_inverse=True, return_counts=True)
         order = np.argsort(firsts)  # domains are numbered by their first rows
-        self._ids.array[there] = np.argsort(order)[places]
+        self._ids.array[labelled] = np.argsort(order)[places]
         self._numbers: dict[int, int] = {code: domain for domain, code in enumerate(values[order].tolist())}  # in order of domains
         self._sizes: list[int] = sizes[order].tolist()
         self._members: NDArray[np.intp] | None = None

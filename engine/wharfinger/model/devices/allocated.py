@@ -174,15 +174,15 @@ class Allocations:
         known = self._in_flight.get(uid)
         if known is None:
             return False
-        gone = written or known.sharers == 1
-        if gone:
+        freed = written or known.sharers == 1
+        if freed:
             del self._in_flight[uid]
             self._shareable.discard(uid)
             self._recount(uid)
         else:
             self._in_flight[uid] = replace(known, sharers=known.sharers - 1)
         self._store.touch(objects.ResourceClaim)
-        return gone
+        return freed
 
     def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
         """Follow a claim that was added, changed or removed."""

@@ -121,5 +121,5 @@ def _requests(pod: PodView, named: objects.PodResourceClaim, store: Store) -> tu
 
 
 def _count(request: objects.DeviceRequest) -> int:
-    asked = request.exactly or next(iter(request.first_available), None)
-    return 0 if asked is None else asked.count or 1
+    devices = request.exactly or next(iter(request.first_available), None)
+    return 0 if devices is None else devices.count or 1

@@ -94,10 +94,10 @@ class Admission:
 
 def _requests_from_limits(container: objects.Container) -> objects.Container:
     """A limit without a request is also the request."""
-    asked = container.resources
-    if not asked.limits.keys() - asked.requests.keys():
+    resources = container.resources
+    if not resources.limits.keys() - resources.requests.keys():
         return container
-    return structs.replace(container, resources=structs.replace(asked, requests={**asked.limits, **asked.requests}))
+    return structs.replace(container, resources=structs.replace(resources, requests={**resources.limits, **resources.requests}))
 
 
 def _pod_level_requests(spec: objects.PodSpec) -> objects.ContainerResources | None:

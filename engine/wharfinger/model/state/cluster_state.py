@@ -262,9 +262,9 @@ class ClusterState:
     def give_back_devices(self, claim: kubernetes.ResourceClaim, *, written: bool = False) -> bool:
         """Undo `take_devices` of one pod; True if no pod needs the allocation in flight any more. `written`: the claim's status has it."""
         self._tables.revision += 1
-        gone = self._tables.objects.following(Allocations).release(claim, written=written)
+        freed = self._tables.objects.following(Allocations).release(claim, written=written)
         self._tables.objects_changed()
-        return gone
+        return freed
 
     def read_devices(self, sources: Sequence[DeviceSource]) -> None:
         """Ask these sources for the devices of nodes from now on; a device of an earlier one comes first."""

@@ -104,7 +104,7 @@ class FollowedCopy:
         self.drop()
         state.set_time(snapshot.now)
         nodes, pods = _changed(snapshot, seen)
-        there = set(snapshot.names)
+        present = set(snapshot.names)
         nominations = {pod.uid: (pod, snapshot.names[row]) for row in snapshot.nominated_rows.tolist() for pod in snapshot.nominated(row)}
         others = None if snapshot.objects.revision == seen.objects_revision else list(snapshot.objects)
         renewed = snapshot.metrics_revision != seen.metrics_revision
@@ -113,7 +113,7 @@ class FollowedCopy:
         seen.objects_revision = snapshot.objects.revision
         sizes, leaving = dict(snapshot.group_sizes), set(snapshot.evicted)
         yield
-        yield from _follow_nodes(state, seen, nodes, there)
+        yield from _follow_nodes(state, seen, nodes, present)
         if others is not None:
             yield from _follow_others(state, seen, others)
         yield from _follow_pods(state, seen, pods)
@@ -146,8 +146,8 @@ def _changed(snapshot: Snapshot, seen: _Seen) -> tuple[dict[str, objects.Node], 
     return nodes, {names[row]: {uid: placement.pod for uid, placement in tables.pods.by_row[row].items()} for row in pod_rows}
 
 
-def _follow_nodes(state: ClusterState, seen: _Seen, nodes: Mapping[str, objects.Node], there: set[str]) -> Generator[None, None, None]:
-    for name in seen.nodes.keys() - there:
+def _follow_nodes(state: ClusterState, seen: _Seen, nodes: Mapping[str, objects.Node], present: set[str]) -> Generator[None, None, None]:
+    for name in seen.nodes.keys() - present:
         for pod in seen.pods.pop(name, {}).values():
             state.remove_pod(pod)
         state.remove_node(name)

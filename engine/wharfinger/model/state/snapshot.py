@@ -103,8 +103,8 @@ class Snapshot:
         """The row of a node; UnknownObject, which proposes the nearest name, if there is no such node."""
         row = self.row(name)
         if row is None:
-            meant = wording.closest(name, sorted(self.names))
-            raise UnknownObject(f"there is no node {name}" + (f"; did you mean {meant}?" if meant else ""))
+            nearest = wording.closest(name, sorted(self.names))
+            raise UnknownObject(f"there is no node {name}" + (f"; did you mean {nearest}?" if nearest else ""))
         return row
 
     def require_labels(self, keys: Iterable[str]) -> None:
@@ -112,8 +112,8 @@ class Snapshot:
         for key in keys:
             if not (self.label(key) >= 0).any():
                 known = sorted({label for row in range(self.n_nodes) for label in self.node_object(row).metadata.labels})
-                meant = wording.closest(key, known)
-                raise UnknownObject(f"no node has the label {key}" + (f"; did you mean {meant}?" if meant else ""))
+                nearest = wording.closest(key, known)
+                raise UnknownObject(f"no node has the label {key}" + (f"; did you mean {nearest}?" if nearest else ""))
 
     def node(self, row: int) -> NodeView:
         """One node in plain Python values."""

@@ -258,9 +258,9 @@ def _not_a_log(path: Path) -> str:
 def prune(path: Path, most: int) -> None:
     """Remove all but the latest `most` finished files, and empty files but the last, which may be about to be replaced."""
     sizes = {found: _size(found) for found in _numbered(path)}
-    there = [found for found, size in sizes.items() if size]
+    present = [found for found, size in sizes.items() if size]
     empty = [found for found in list(sizes)[:-1] if not sizes[found]]
-    for old in [*there[: -most or None], *empty]:
+    for old in [*present[: -most or None], *empty]:
         old.unlink(missing_ok=True)
 
 

@@ -282,7 +282,7 @@ class Encoding:
 
 def settings_of(chain: Chain) -> ChainSettings:
     """The settings that the built-in part of a chain is assembled from."""
-    there = {link.name for link in chain.links}
+    present = {link.name for link in chain.links}
     return ChainSettings(
         weights={link.name: link.weight for link in chain.links if link.weight is not None},
         arguments={
@@ -290,7 +290,7 @@ def settings_of(chain: Chain) -> ChainSettings:
             for link in chain.links
             if (found := link.plugin.arguments.model_dump(mode="json", by_alias=True, exclude_unset=True))
         },
-        disabled=tuple(sorted(set(default_registry()) - there)),
+        disabled=tuple(sorted(set(default_registry()) - present)),
     )
 
 

@@ -99,8 +99,8 @@ class LogReader(Struct, kw_only=True):
         elif line.run == self._run and line.decisions > self._decisions:
             missing = line.decisions - self._decisions
             are = "is" if missing == 1 else "are"
-            said = f"{count(missing, 'decision')} before this file {are} missing: a file was removed, or cut off"
-            self.notes.append(f"{place.path}: {said}")
+            note = f"{count(missing, 'decision')} before this file {are} missing: a file was removed, or cut off"
+            self.notes.append(f"{place.path}: {note}")
         elif line.run == self._run and line.file != self._file + 1:
             self.notes.append(f"{place}: what begins here does not follow on what is before: out of order, or there twice")
         self._run, self._file, self._decisions = line.run, line.file, line.decisions
@@ -204,35 +204,35 @@ class Playback:
 
     def searched(self, place: Place, line: Line) -> RecordedSearch:
         """The search for a group that a line is about. BrokenLog if something of it is missing."""
-        asked = line.search
-        if asked is None or not self.complete or asked.profile not in self.chains:
+        search = line.search
+        if search is None or not self.complete or search.profile not in self.chains:
             raise BrokenLog("a search of which something is missing")
-        if asked.revision != self.state.revision:
+        if search.revision != self.state.revision:
             raise BrokenLog(
-                f"the state is at revision {self.state.revision} and was at {asked.revision} at this search: changes are missing"
+                f"the state is at revision {self.state.revision} and was at {search.revision} at this search: changes are missing"
             )
-        missing = [uid for uid in asked.waiting if uid not in self._pods]
+        missing = [uid for uid in search.waiting if uid not in self._pods]
         if missing:
             raise BrokenLog(f"pod {missing[0]} was not written before")
-        snapshot = self.state.snapshot(asked.now)
-        placed = [(uid, node, snapshot.placed(uid)) for uid, node in asked.placed.items()]
+        snapshot = self.state.snapshot(search.now)
+        placed = [(uid, node, snapshot.placed(uid)) for uid, node in search.placed.items()]
         group = Group(
             key=line.key,
-            terms=asked.terms,
-            waiting=tuple(self._pods[uid] for uid in asked.waiting),
+            terms=search.terms,
+            waiting=tuple(self._pods[uid] for uid in search.waiting),
             placed=tuple(_named(uid).placed_on(node) if found is None else found[1] for uid, node, found in placed),
         )
-        unknown = [key for key in asked.others or () if key not in self._whole]
+        unknown = [key for key in search.others or () if key not in self._whole]
         if unknown:
             raise BrokenLog(f"group {unknown[0]} was not written before")
         return RecordedSearch(
             place=place,
-            profile=asked.profile,
+            profile=search.profile,
             group=group,
-            chain=self.chains[asked.profile],
+            chain=self.chains[search.profile],
             state=self.state,
-            now=asked.now,
-            others=None if asked.others is None else tuple(self._whole[key] for key in asked.others),
+            now=search.now,
+            others=None if search.others is None else tuple(self._whole[key] for key in search.others),
         )
 
     def _begin(self, _line: Line) -> None:
@@ -328,29 +328,29 @@ def questions(reader: LogReader, only: str | None = None) -> Iterator[Recorded |
     """
     playback, empty = Playback(), True
     for place, line in reader.lines():
-        asked: Recorded | RecordedSearch | RecordedFound | None = None
+        question: Recorded | RecordedSearch | RecordedFound | None = None
         try:
             if line.t == "decision":
-                asked = playback.recorded(place, line)
+                question = playback.recorded(place, line)
             elif line.t == "search":
-                asked = playback.searched(place, line)
+                question = playback.searched(place, line)
             else:
                 playback.take(line)
-                asked = None if line.found is None else RecordedFound(place=place, key=line.key, found=line.found)
+                question = None if line.found is None else RecordedFound(place=place, key=line.key, found=line.found)
         except BrokenLog as error:
             raise BrokenLog(f"{place}: {error}") from error
-        empty = empty and asked is None and line.t != "group"
-        if asked is not None and (only is None or _is_about(asked, only)):
-            yield asked
+        empty = empty and question is None and line.t != "group"
+        if question is not None and (only is None or _is_about(question, only)):
+            yield question
     if empty:
         raise BrokenLog(f"{reader.path}: no decision has been written to this decision log yet")
 
 
-def _is_about(asked: Recorded | RecordedSearch | RecordedFound, key: str) -> bool:
+def _is_about(question: Recorded | RecordedSearch | RecordedFound, key: str) -> bool:
     """True for an entry about the pod of that key, and for every answer of a search: it is about the pods of its search."""
-    if isinstance(asked, RecordedSearch):
-        return any(pod.key == key for pod in asked.group.waiting)
-    return isinstance(asked, RecordedFound) or asked.pod.key == key
+    if isinstance(question, RecordedSearch):
+        return any(pod.key == key for pod in question.group.waiting)
+    return isinstance(question, RecordedFound) or question.pod.key == key
 
 
 def compiled(line: Line, params: Mapping[str, Any] | None = None) -> CompiledPolicy:

@@ -136,9 +136,9 @@ class RecordedState(ClusterState):
 
     def give_back_devices(self, claim: objects.ResourceClaim, *, written: bool = False) -> bool:
         """True if no pod needs the allocation in flight any more."""
-        gone = super().give_back_devices(claim, written=written)
+        freed = super().give_back_devices(claim, written=written)
         self._note("give back devices", claim, written)
-        return gone
+        return freed
 
     def set_metric(self, name: str, samples: Samples) -> None:
         """Replace the samples of a metric."""

@@ -260,16 +260,16 @@ class WokenPods:
 
     def _order_oldest(self, most: int | None) -> int:
         """The number of pods of the oldest event that were put in order, at most that many; None for all."""
-        waiting, label, asked = self._waves[0]
+        waiting, label, conditions = self._waves[0]
         reasons, n = self._reasons, 0
         for queued in islice(waiting, most):
             n += 1
             before = reasons.get(queued.uid)
             if before is None or before[0] is not queued:
                 self._ordered.push(queued, queued.sort_key)
-                reasons[queued.uid] = queued, label, asked
+                reasons[queued.uid] = queued, label, conditions
             elif before[2]:
-                reasons[queued.uid] = queued, label, (*before[2], *asked) if asked else ()
+                reasons[queued.uid] = queued, label, (*before[2], *conditions) if conditions else ()
         if n != most:
             self._waves.popleft()
             self._complete = True

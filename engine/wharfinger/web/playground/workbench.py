@@ -95,7 +95,7 @@ def routes(workbench: Workbench, *, public: bool = False, setting: str | None = 
         "/start": start,
         "/clusters/{key:path}": cluster,
     }
-    asked: dict[str, Answer] = {
+    answers: dict[str, Answer] = {
         "/check": _question(About, workbench.check),
         "/complete": _question(About, workbench.complete),
         "/hover": _question(About, workbench.hover),
@@ -103,9 +103,9 @@ def routes(workbench: Workbench, *, public: bool = False, setting: str | None = 
         "/decide": _question(Placing, workbench.decide),
     }
     if workbench.clusters.uploads:
-        asked["/clusters"] = with_body("application/octet-stream", MAX_UPLOAD_BYTES, partial(_upload, workbench), called="file")
+        answers["/clusters"] = with_body("application/octet-stream", MAX_UPLOAD_BYTES, partial(_upload, workbench), called="file")
     return [
-        *(Route(f"{PATH}{path}", guarded(answer), methods=["POST"]) for path, answer in asked.items()),
+        *(Route(f"{PATH}{path}", guarded(answer), methods=["POST"]) for path, answer in answers.items()),
         *(Route(f"{PATH}{path}", guarded(answer)) for path, answer in read_only.items()),
     ]
 
@@ -196,27 +196,27 @@ class Workbench:
             "uploads": self.clusters.uploads,
         }
 
-    async def check(self, asked: About) -> Mapping[str, Any]:
+    async def check(self, question: About) -> Mapping[str, Any]:
         """The findings, the highlighting and the results of the tests of a text."""
         async with self._taking_turns():
-            return await self._run(partial(self._checked, asked.text))
+            return await self._run(partial(self._checked, question.text))
 
-    async def complete(self, asked: About) -> Mapping[str, Any]:
+    async def complete(self, question: About) -> Mapping[str, Any]:
         """The completion items at a place."""
         async with self._taking_turns():
-            known = (await self._opened(asked.cluster)).known if asked.cluster else None
-            return await self._run(lambda: _completion(self._document(asked.text), asked.at, known))
+            known = (await self._opened(question.cluster)).known if question.cluster else None
+            return await self._run(lambda: _completion(self._document(question.text), question.at, known))
 
-    async def hover(self, asked: About) -> Mapping[str, Any] | None:
+    async def hover(self, question: About) -> Mapping[str, Any] | None:
         """The documentation of the word at a position; None for nothing."""
         async with self._taking_turns():
-            known = (await self._opened(asked.cluster)).known if asked.cluster else None
-            return await self._run(lambda: _hover(self._document(asked.text), asked.at, known))
+            known = (await self._opened(question.cluster)).known if question.cluster else None
+            return await self._run(lambda: _hover(self._document(question.text), question.at, known))
 
-    async def format(self, asked: About) -> Mapping[str, Any]:
+    async def format(self, question: About) -> Mapping[str, Any]:
         """The text in its canonical layout, None where it does not parse."""
         async with self._taking_turns():
-            return await self._run(lambda: {"text": self._document(asked.text).formatted})
+            return await self._run(lambda: {"text": self._document(question.text).formatted})
 
     async def cluster(self, key: str) -> Mapping[str, Any]:
         """A cluster as a map, and the pods to ask about. UnknownObject if there is none."""
@@ -224,11 +224,11 @@ class Workbench:
             opened = await self._opened(key)
             return await self._run(lambda: trial.described(opened))
 
-    async def decide(self, asked: Placing) -> Mapping[str, Any]:
+    async def decide(self, question: Placing) -> Mapping[str, Any]:
         """The decision about a pod. Raises UnknownObject, InvalidObject (a bad manifest) or UsageError (a bad policy)."""
         async with self._taking_turns():
-            opened = await self._opened(asked.cluster)
-            return await self._run(partial(self._decided, asked, opened))
+            opened = await self._opened(question.cluster)
+            return await self._run(partial(self._decided, question, opened))
 
     async def upload(self, name: str, content: bytes) -> Choice:
         """The choice for a file; raises InvalidObject for one that is no cluster."""
@@ -263,9 +263,9 @@ class Workbench:
         tests = {"tests": None} if policy is None else trial.tested(policy, Positions(document.text))
         return {**_findings_and_colours(document), "policy": None if policy is None else policy.name, **tests}
 
-    def _decided(self, asked: Placing, opened: Opened) -> Mapping[str, Any]:
-        policy = self._policy(asked.text)
-        found = trial.decided(opened, policy, asked.pod, asked.manifest, [asked.node] if asked.node else [], asked.layout)
+    def _decided(self, question: Placing, opened: Opened) -> Mapping[str, Any]:
+        policy = self._policy(question.text)
+        found = trial.decided(opened, policy, question.pod, question.manifest, [question.node] if question.node else [], question.layout)
         return {**found, "policy": None if policy is None else policy.name}
 
     async def _opened(self, key: str) -> Opened:

@@ -245,7 +245,7 @@ def share(title: str, used: NDArray[np.int64], offered: NDArray[np.int64]) -> Co
     return Coloring(title=title, unit="fraction", low=0.0, high=1.0, values=values)
 
 
-def points(title: str, evaluation: Evaluation, snapshot: Snapshot, who: str = "") -> Coloring:
+def points(title: str, evaluation: Evaluation, snapshot: Snapshot, pod: str = "") -> Coloring:
     """The nodes coloured by the first tier's total of an evaluation; without a value where they are not feasible.
 
     `who` ends the sentence about the number of feasible nodes.
@@ -254,7 +254,7 @@ def points(title: str, evaluation: Evaluation, snapshot: Snapshot, who: str = ""
     values = np.full(snapshot.n_nodes, np.nan)
     if evaluation.filtering.count:
         values[feasible] = tiers[0].total[feasible] if tiers else 0.0
-        note = f"{evaluation.filtering.count} of {count(snapshot.n_nodes, 'node')} feasible{who}"
+        note = f"{evaluation.filtering.count} of {count(snapshot.n_nodes, 'node')} feasible{pod}"
     else:
         note = evaluation.rejection_message(snapshot)
     return Coloring(title=title, unit="points", **scale_of(values, "points"), values=values, note=note)

@@ -47,9 +47,9 @@ def _destination(pod: DrainedPod) -> str:
 
 
 def _summary(found: Drain) -> Iterator[str]:
-    asked = [pod for pod in found.pods if pod.source]
-    leaving = [pod for pod in asked if pod.step is not None]
-    yield f"{len(leaving):,} of {wording.count(len(asked), 'pod')} would leave {wording.count(len(found.nodes), 'node')}" + (
+    drained = [pod for pod in found.pods if pod.source]
+    leaving = [pod for pod in drained if pod.step is not None]
+    yield f"{len(leaving):,} of {wording.count(len(drained), 'pod')} would leave {wording.count(len(found.nodes), 'node')}" + (
         f" in {wording.count(found.steps, 'step')}" if found.steps else ""
     )
     counts = Counter(pod.outcome for pod in found.pods)

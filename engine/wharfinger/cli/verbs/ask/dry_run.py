@@ -212,11 +212,11 @@ def _optimal(found: Optimal | None) -> str:
         steps = [*((pod.pod, pod.source, "evicted: no other node") for pod in found.evicted)]
         rows = [("POD", "FROM", "TO"), *steps, *((placed.pod, placed.source or "-", placed.node) for placed in found.plan)]
         evicted = f"{wording.count(len(found.evicted), 'eviction')} and " if found.evicted else ""
-        said = (
+        sentence = (
             f"all of them have a place after {evicted}{wording.count(found.moves, 'move')}{fewest}; "
             "pods that move leave first, then in this order:"
         )
-        return f"\n{said}\n{wording.columns(rows)}{found.left_out}\n"
+        return f"\n{sentence}\n{wording.columns(rows)}{found.left_out}\n"
     if found.answer is Answer.NONE:
         return "\nthere is no placement of all of them, also if every pod moved that may, and pods of lower priority left\n"
     return f"\na placement of all of them: {found.why}\n"

@@ -94,8 +94,8 @@ def _verdict(found: Tuned) -> Iterator[str]:
     if found.held_out is None:
         yield f"nothing was held out, so it is not known whether {name} is better elsewhere too"
     else:
-        said = [f"{word} in {', '.join(goals)}" for word, goals in (("better", found.better), ("worse", found.worse)) if goals]
-        yield f"on what was held out, {name} is {' and '.join(said) or 'as good as'} {'than ' if said else ''}the policies as they ship"
+        moves = [f"{word} in {', '.join(goals)}" for word, goals in (("better", found.better), ("worse", found.worse)) if goals]
+        yield f"on what was held out, {name} is {' and '.join(moves) or 'as good as'} {'than ' if moves else ''}the policies as they ship"
     yield from (f"a test of the policies fails with these numbers: {title}" for title in found.failing)
 
 

@@ -93,8 +93,8 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
     $ wharf prove web.policy --keeps 'pod.namespace == "kube-system"'
     """
-    asked = {"--same-as": same_as, "--spares": spares, "--dead": dead, "--implied": implied, "--never": never, "--keeps": keeps}
-    given = [flag for flag, value in asked.items() if value is not None]
+    statement_flags = {"--same-as": same_as, "--spares": spares, "--dead": dead, "--implied": implied, "--never": never, "--keeps": keeps}
+    given = [flag for flag, value in statement_flags.items() if value is not None]
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} are two statements; prove them one after the other")
     _belongs("--filter", filter_, "--spares", spares)

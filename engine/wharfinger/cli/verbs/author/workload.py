@@ -86,14 +86,14 @@ def _shapes(pods: Iterable[PodView], snapshot: Snapshot, *, memory: bool = False
 
 
 def _shape(pod: PodView, snapshot: Snapshot, *, memory: bool) -> Shape:
-    asked = snapshot.devices.demand(pod)
+    demand = snapshot.devices.demand(pod)
     requests = pod.requests
     return Shape(
         requests.get("cpu", 0),
         requests.get("memory", 0) if memory else 0,
-        0 if asked is None else asked.count,
-        WHOLE if asked is None else asked.milli,
-        () if asked is None else tuple(sorted(set(_models(pod)))),
+        0 if demand is None else demand.count,
+        WHOLE if demand is None else demand.milli,
+        () if demand is None else tuple(sorted(set(_models(pod)))),
     )
 
 

@@ -103,9 +103,9 @@ def _known(chain: Chain, name: str) -> None:
     """Raises UnknownObject unless the chain has a policy of that name."""
     names = [policy.name for policy in chain.policies]
     if name not in names:
-        meant = wording.closest(name, names)
+        nearest = wording.closest(name, names)
         others = f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}" if names else "give some with --policy"
-        raise UnknownObject(f"there is no policy {name}; " + (f"did you mean {meant}?" if meant else others))
+        raise UnknownObject(f"there is no policy {name}; " + (f"did you mean {nearest}?" if nearest else others))
 
 
 def _key(name: str) -> str:
@@ -136,8 +136,8 @@ def _from_scheduler(url: str, path: str, nodes: list[str], output: str) -> str:
 def _pod(found: Cluster, key: str) -> PodView:
     pods = {view.key: view for view in map(PodView, found.objects.of(objects.Pod))}
     if key not in pods:
-        meant = wording.closest(key, pods)
-        raise UnknownObject(f"there is no pod {key}" + (f"; did you mean {meant}?" if meant else ""))
+        nearest = wording.closest(key, pods)
+        raise UnknownObject(f"there is no pod {key}" + (f"; did you mean {nearest}?" if nearest else ""))
     if pods[key].finished:
         raise UsageError(f"pod {key} has ended ({pods[key].object.status.phase}); nothing is decided about it any more")
     return pods[key]

@@ -334,9 +334,9 @@ class DeviceRule(AllocatingFilter):
         n_rows = node_selection.row_count(snapshot, rows)
         parts: list[tuple[frozenset[str], Mask]] = [(frozenset(), np.ones(n_rows, np.bool_))]
         for name in self._resources:
-            here = _amounts(snapshot, name)[rows] == 0
+            has_none = _amounts(snapshot, name)[rows] == 0
             parts = [
-                (left | {name} if leaves else left, among & (here if leaves else ~here))
+                (left | {name} if leaves else left, among & (has_none if leaves else ~has_none))
                 for left, among in parts
                 for leaves in (True, False)
             ]

@@ -485,14 +485,14 @@ def _on_nodes(keys: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
 
 def _watched(snapshot: Snapshot, keys: Iterable[str], select: Callable[[str], Selection]) -> Watches:
     """A watch for each key with one bool per domain: True if it has selected pods; False for nodes in no domain."""
-    return {key: DomainWatch(select(key), snapshot.topology(key), partial(_there, key)) for key in keys}
+    return {key: DomainWatch(select(key), snapshot.topology(key), partial(_domains_with_pods, key)) for key in keys}
 
 
 def _has_one_node_each(topology: Topology) -> bool:
     return int(np.count_nonzero(topology.ids >= 0)) == topology.n_domains
 
 
-def _there(key: str, selection: Selection) -> Mask:
+def _domains_with_pods(key: str, selection: Selection) -> Mask:
     return np.append(selection.by_domain(key) > 0, False)
 
 

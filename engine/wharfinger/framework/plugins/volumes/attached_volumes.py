@@ -222,9 +222,9 @@ class AttachedVolumes(NodeReader):
         node = self._store.get(objects.CSINode, name)
         limits = _limits(node)
         used = {volume for placed in pods for volume in attachables(placed, self._store)}
-        there = _handles(used.union(self._without_pods(name)), node)
-        new = _handles(wanted, node) - there  # a volume that is there already counts once
-        present, more = Counter(driver for driver, _ in there), Counter(driver for driver, _ in new)
+        handles = _handles(used.union(self._without_pods(name)), node)
+        new = _handles(wanted, node) - handles  # a volume that is there already counts once
+        present, more = Counter(driver for driver, _ in handles), Counter(driver for driver, _ in new)
         return any(present[driver] + number > limits[driver] for driver, number in more.items() if driver in limits)
 
     def _attached(self, name: str) -> set[str]:

@@ -209,10 +209,10 @@ def _waiting(claims: Sequence[objects.PersistentVolumeClaim], snapshot: Snapshot
     others = volume_claims.by_size([claim for claim in claims if claim not in chosen])
     to_provision += [(claim, ~matching.give(claim)) for claim in others]
     for claim, without_volume in to_provision:
-        asked = (bits == 0) & without_volume
-        if asked.any():
+        undecided = (bits == 0) & without_volume
+        if undecided.any():
             refused = _provision(claim, snapshot)
-            bits[asked] = refused[asked]
+            bits[undecided] = refused[undecided]
     return bits
 
 

@@ -16,7 +16,7 @@ from wharfinger.model.devices.pools import Pools
 from wharfinger.model.state.device_states import DeviceStates
 from wharfinger.model.state.node_reader import READ_AT_ONCE
 from wharfinger.operator.policy_checks import PolicyChecks
-from wharfinger.operator.preview_answer import WhatIf, answered
+from wharfinger.operator.preview_answer import WhatIf, answer_preview
 from wharfinger.simulate import placing
 from wharfinger.what_if.drain import drain_ahead
 from wharfinger.what_if.supposed_changes import SupposedChanges, evaluated
@@ -129,8 +129,8 @@ def checked(state):
     [
         lambda state: placing.place_pods(Decider(CHAIN), state, [POD], watch=lambda *_: None),
         lambda state: evaluated(Decider(CHAIN), SupposedChanges(state), [POD]),
-        lambda state: answered(CHAIN, state.snapshot(), [POD]),
-        lambda state: answered(CHAIN, state.snapshot(), [POD], what_if=WhatIf(drain=("n00000",))),
+        lambda state: answer_preview(CHAIN, state.snapshot(), [POD]),
+        lambda state: answer_preview(CHAIN, state.snapshot(), [POD], what_if=WhatIf(drain=("n00000",))),
         lambda state: drain_ahead(Decider(CHAIN), SupposedChanges(state), ["n00000"], [POD]),
         checked,
     ],

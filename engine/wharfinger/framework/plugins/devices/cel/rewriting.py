@@ -151,8 +151,8 @@ def _added(make: tree.Maker, over: bytes) -> bytes:
     """The sum of a list: in a loop for items that Python does not give back."""
     first = make.call("_[_]", make.name(_ITEMS), make.integer(0))
     kinds = [make.call("_==_", make.call("type", first), make.name(kind)) for kind in ("uint", "google.protobuf.Duration")]
-    there = make.call("_>_", make.call("size", make.name(_ITEMS)), make.integer(0))
-    in_loop = make.call("_&&_", there, make.call("_||_", *kinds))
+    is_not_empty = make.call("_>_", make.call("size", make.name(_ITEMS)), make.integer(0))
+    in_loop = make.call("_&&_", is_not_empty, make.call("_||_", *kinds))
     step = make.call("_+_", make.name(_RESULT), make.name(_ITEM))
     zero = make.call("_-_", first, first)
     looped = make.loop(make.name(_ITEMS), [_ITEM], _RESULT, [zero, make.truth(True), step, make.name(_RESULT)])

@@ -54,8 +54,8 @@ class _Url(Struct, frozen=True):
         if self.opaque:
             found += self.opaque
         else:
-            there = self.host or self.user is not None
-            if (self.scheme or there) and not (self.omits_host and not there) and (there or self.path):
+            has_host = self.host or self.user is not None
+            if (self.scheme or has_host) and not (self.omits_host and not has_host) and (has_host or self.path):
                 found += "//"
                 if self.user is not None:
                     secret = "" if self.password is None else f":{_escaped(self.password, _USER)}"
