@@ -26,7 +26,7 @@ from wharfinger.compiler.rules import timeout_of
 from wharfinger.compiler.selections import item_program
 from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.object_store import Circumstances
+from wharfinger.model.state.object_store import EvaluationContext
 
 NAME, PRESENT, MINIMUM, TIMEOUT, GOVERNED = "name", "present", "least", "timeout", "governed"
 
@@ -59,7 +59,7 @@ class CompiledGroup:
     def _program(self) -> schedule.Program:
         return schedule.schedule(self.module, {})  # only at first use: a policy that costs too much is refused before
 
-    def of(self, pod: PodView, at: Circumstances) -> Membership | None:
+    def of(self, pod: PodView, at: EvaluationContext) -> Membership | None:
         """The group of a pod; None if the policy does not govern it, or puts it into none."""
         if not self.authority.covers(pod.namespace):
             return None
@@ -123,8 +123,8 @@ class Victims:
         self.timed = module.has(leaves.NOW_GIVEN)
         self.reads_namespaces = module.has(leaves.NAMESPACES_GIVEN)
 
-    def allowed(self, pod: PodView, at: Circumstances) -> Callable[[PodView], bool]:
-        """The predicate that is true of placed pods that may be evicted for `pod`, as long as the circumstances are these."""
+    def allowed(self, pod: PodView, at: EvaluationContext) -> Callable[[PodView], bool]:
+        """The predicate that is true of placed pods that may be evicted for `pod`, as long as time and objects are these."""
         registers = schedule.bound(self._captured, pod, at=at)
         captured = [registers[self._captured.registers[str(place)]] for place in range(len(self._item.captures))]
         return lambda placed: bool(self._item.run(captured, placed))

@@ -41,7 +41,7 @@ from wharfinger.language.semantics.describe import describe, value_text
 from wharfinger.language.semantics.types import DIMENSIONLESS, Kind, Type
 from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.object_store import Circumstances
+from wharfinger.model.state.object_store import EvaluationContext
 from wharfinger.model.state.snapshot import Snapshot
 
 LITERAL = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\s*")
@@ -119,7 +119,7 @@ class CompiledPolicy:
 
     @property
     def scope_varies(self) -> bool:
-        """True if the policy may govern one pod of a template and not another, or the same pod in other circumstances."""
+        """True if the policy may govern one pod of a template and not another, or the same pod at another time or with other objects."""
         return self.scope_timed or self.scope_reads_namespaces or self.scope_reads_identity
 
     @property
@@ -127,7 +127,7 @@ class CompiledPolicy:
         """True if other labels of a namespace may put its pods into other groups of the policy."""
         return self.group is not None and self.group.reads_namespaces
 
-    def governs(self, pod: PodView, at: Circumstances) -> bool:
+    def governs(self, pod: PodView, at: EvaluationContext) -> bool:
         """True if the policy applies to a pod, by its authority and `for pods where`."""
         if not self.authority.covers(pod.namespace):
             return False

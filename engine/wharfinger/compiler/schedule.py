@@ -21,13 +21,13 @@ from wharfinger.compiler.selections import is_selection
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.object_store import Circumstances
+from wharfinger.model.state.object_store import EvaluationContext
 
 Registers = list[Any]
 Step = tuple[int, Callable[[Registers], Any]]  # the register that a step fills, and how
 
-FRAME, POD, STRINGS, CIRCUMSTANCES = range(4)  # registers that are given, not computed
-GIVEN = {leaves.POD: POD, leaves.STRINGS: STRINGS, leaves.CIRCUMSTANCES: CIRCUMSTANCES}
+FRAME, POD, STRINGS, CONTEXT = range(4)  # registers that are given, not computed
+GIVEN = {leaves.POD: POD, leaves.STRINGS: STRINGS, leaves.CONTEXT: CONTEXT}
 
 
 class StaticPart(Struct, frozen=True):
@@ -341,15 +341,15 @@ def bound(
     pod: PodView,
     *,
     strings: StringTable | None = None,
-    at: Circumstances | None = None,
+    at: EvaluationContext | None = None,
     tables: dict[int, Any] | None = None,
 ) -> Registers:
-    """The registers with everything filled in that depends on the pod alone, and on the circumstances if `at` is given.
+    """The registers with everything filled in that depends on the pod alone, and on time and objects if `at` is given.
 
     `tables` keeps what is the same for all pods on the cluster of these strings, by register.
     """
     registers, made = list(program.initial), {} if tables is None else tables
-    registers[POD], registers[STRINGS], registers[CIRCUMSTANCES] = pod, strings, at
+    registers[POD], registers[STRINGS], registers[CONTEXT] = pod, strings, at
     for register, compute in program.table_steps:
         if register not in made:
             made[register] = compute(registers)

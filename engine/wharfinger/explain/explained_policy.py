@@ -29,7 +29,7 @@ from wharfinger.language.report import wording
 from wharfinger.language.report.plain_values import plain
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.object_store import Circumstances
+from wharfinger.model.state.object_store import EvaluationContext
 from wharfinger.model.state.snapshot import Snapshot
 
 MAX_PODS = 100
@@ -148,7 +148,7 @@ def explained_policy(chain: Chain, without: Chain, state: ClusterState, name: st
     )
 
 
-def _governed(policy: CompiledPolicy, pods: Iterable[PodView], at: Circumstances) -> list[PodView]:
+def _governed(policy: CompiledPolicy, pods: Iterable[PodView], at: EvaluationContext) -> list[PodView]:
     """The pods that a policy governs; decided once for each template where that is enough."""
     if policy.scope_varies:
         return [pod for pod in pods if policy.governs(pod, at)]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.prepared import Reason
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.object_store import Circumstances
+    from wharfinger.model.state.object_store import EvaluationContext
     from wharfinger.model.state.snapshot import Snapshot
 
 
@@ -67,8 +67,8 @@ MAX_KEPT_POD_RULES = 1_000
 class _Possible(Struct, frozen=True, kw_only=True):
     """The policies that may govern the pods of a namespace: those of the cluster and its own, which are no cost for other namespaces.
 
-    `rules` are (the index among the rules of the chain, the policy). `varying` are those for which two pods of one template, or one pod in
-    two circumstances, may get different answers.
+    `rules` are (the index among the rules of the chain, the policy). `varying` are those for which two pods of one template, or one pod
+    at two times or with other objects, may get different answers.
     """
 
     rules: tuple[tuple[int, CompiledPolicy], ...]
@@ -146,7 +146,7 @@ class Chain:
         """True if a policy has a `permit`."""
         return any(rules.permits for rules in self.rules)
 
-    def permits(self, pod: PodView, at: Circumstances) -> tuple[PolicyPermit, ...]:
+    def permits(self, pod: PodView, at: EvaluationContext) -> tuple[PolicyPermit, ...]:
         """The permits of policies that a placed pod needs."""
         return self.pod_rules(pod, at).permits if self.has_permits else ()
 
@@ -171,16 +171,16 @@ class Chain:
         """The plugin of that name, or None."""
         return next((link.plugin for link in self.links if link.name == name), None)
 
-    def key(self, pod: PodView, at: Circumstances) -> Hashable:
+    def key(self, pod: PodView, at: EvaluationContext) -> Hashable:
         """A key of everything but nodes and other pods that a decision about the pod depends on.
 
         Pods with equal keys get equal answers, apart from ties. The key has the pod's template, without its PodGroup if nothing reads
-        that; the values of `Plugin.identity` and `Plugin.circumstances`; the governing policies, where these differ between pods of one
+        that; the values of `Plugin.identity` and `Plugin.object_identity`; the governing policies, where these differ between pods of one
         template; and the uid, if a governing policy reads the pod's identity.
         """
         own = tuple(plugin.identity(pod) for plugin in self._identities)
         if pod.demand.may_claim:
-            own += tuple(plugin.circumstances(pod, at.objects) for plugin in self._circumstanced)
+            own += tuple(plugin.object_identity(pod, at.objects) for plugin in self._with_object_identity)
         possible = self._possible(pod.namespace)
         template = pod.template if self._has_third_party_plugins or possible.reads_group else pod.apart_from_group
         if not possible.varying:
@@ -199,8 +199,8 @@ class Chain:
         return tuple(link.plugin for link in self.links if type(link.plugin).identity is not extension.Plugin.identity)
 
     @cached_property
-    def _circumstanced(self) -> tuple[extension.Plugin, ...]:
-        return tuple(link.plugin for link in self.links if type(link.plugin).circumstances is not extension.Plugin.circumstances)
+    def _with_object_identity(self) -> tuple[extension.Plugin, ...]:
+        return tuple(link.plugin for link in self.links if type(link.plugin).object_identity is not extension.Plugin.object_identity)
 
     def _possible(self, namespace: str) -> _Possible:
         """The policies that may govern pods of a namespace."""
@@ -226,8 +226,8 @@ class Chain:
         """Yields the policies that may govern pods of a namespace, sorted by name."""
         return (policy for _, policy in self._possible(namespace).rules)
 
-    def pod_rules(self, pod: PodView, at: Circumstances) -> PodRules:
-        """The rules that apply to the pod in these circumstances."""
+    def pod_rules(self, pod: PodView, at: EvaluationContext) -> PodRules:
+        """The rules that apply to the pod at this time, with these objects."""
         rules = self._possible(pod.namespace).rules
         governing = tuple(index for index, policy in rules if policy.governs(pod, at)) if rules else ()
         found = self._pod_rules.get(governing)

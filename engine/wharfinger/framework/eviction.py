@@ -22,7 +22,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.object_store import Circumstances, ObjectStore
+    from wharfinger.model.state.object_store import EvaluationContext, ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
 
 
@@ -79,7 +79,7 @@ def _selector(budget: objects.PodDisruptionBudget) -> matching.Selector:
 class Evictable(Struct, frozen=True):
     """The placed pods that may be evicted for one pod: those that all `rules` are true for; `policies` are the names of their policies.
 
-    `depends` is what the answers depend on of the circumstances: they are the same where it is equal.
+    `depends` is what the answers depend on of time and objects: they are the same where it is equal.
     """
 
     policies: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class Evictable(Struct, frozen=True):
 ANYONE = Evictable()
 
 
-def evictable(policies: Sequence[CompiledPolicy], pod: PodView, at: Circumstances) -> Evictable:
+def evictable(policies: Sequence[CompiledPolicy], pod: PodView, at: EvaluationContext) -> Evictable:
     """The pods that the policies governing a pod allow to evict for it."""
     limiting = [policy for policy in policies if policy.victims is not None or _filters_read_pods(policy)]
     if not limiting:
@@ -108,7 +108,7 @@ def evictable(policies: Sequence[CompiledPolicy], pod: PodView, at: Circumstance
     )
 
 
-def _rule(policy: CompiledPolicy, pod: PodView, at: Circumstances) -> Callable[[PodView], bool]:
+def _rule(policy: CompiledPolicy, pod: PodView, at: EvaluationContext) -> Callable[[PodView], bool]:
     """The predicate of placed pods that a policy allows to evict."""
     return partial(_is_own, policy) if policy.victims is None else policy.victims.allowed(pod, at)
 

@@ -76,7 +76,7 @@ class Plugin:
         """
         return None
 
-    def circumstances(self, pod: PodView, store: ObjectStore) -> Hashable:
+    def object_identity(self, pod: PodView, store: ObjectStore) -> Hashable:
         """A value that changes with the objects of this pod alone that answers depend on, such as its claims; None for no such objects.
 
         As with `identity`, pods with different values do not share results, and while the value is the same, so is the answer. Called only

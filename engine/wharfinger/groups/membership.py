@@ -28,7 +28,7 @@ from wharfinger.model.state.object_store import ObjectStore
 if TYPE_CHECKING:
     from wharfinger.compiler.pod_programs import CompiledGroup, Membership
     from wharfinger.compiler.program import CompiledPolicy
-    from wharfinger.model.state.object_store import Circumstances
+    from wharfinger.model.state.object_store import EvaluationContext
 
 COSCHEDULING_TIMEOUT = 60.0
 """Seconds that the coscheduling plugin waits if the PodGroup does not say (permitWaitingTimeSeconds, sigs.k8s.io/scheduler-plugins)."""
@@ -362,7 +362,7 @@ def _label(pod: PodView) -> str:
     return next(f"{key}: {pod.labels[key]}" for key in GROUP_LABELS if pod.labels.get(key))
 
 
-def group_of_policy(policy: CompiledPolicy, pod: PodView, at: Circumstances) -> tuple[str, GroupTerms] | None:
+def group_of_policy(policy: CompiledPolicy, pod: PodView, at: EvaluationContext) -> tuple[str, GroupTerms] | None:
     """The name of the pod's group within its namespace, and the terms of one policy for it.
 
     None where the policy puts the pod into no group.
@@ -384,7 +384,7 @@ def _terms(policy: str, group: CompiledGroup, membership: Membership) -> GroupTe
     )
 
 
-def group_of_policies(policies: Sequence[CompiledPolicy], pod: PodView, at: Circumstances) -> tuple[str, GroupTerms] | None:
+def group_of_policies(policies: Sequence[CompiledPolicy], pod: PodView, at: EvaluationContext) -> tuple[str, GroupTerms] | None:
     """The name of the pod's group and its terms by all policies together; None if no policy puts the pod into a group."""
     found = [group for policy in policies if policy.group is not None and (group := group_of_policy(policy, pod, at)) is not None]
     if not found:
@@ -411,7 +411,7 @@ def joined(several: Sequence[GroupTerms]) -> GroupTerms:
     )
 
 
-def rule_of_policies(policies: Sequence[CompiledPolicy], at: Callable[[], Circumstances]) -> GroupRule:
+def rule_of_policies(policies: Sequence[CompiledPolicy], at: Callable[[], EvaluationContext]) -> GroupRule:
     """The rule that puts pods into groups (for `GroupIndex`); `no_rule` if no policy has groups; then pods are not evaluated."""
     having = tuple(sorted((policy for policy in policies if policy.group is not None), key=lambda policy: policy.name))
     return (lambda pod: group_of_policies(having, pod, at())) if having else no_rule

@@ -19,7 +19,7 @@ from wharfinger.framework.ports import Clock
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.object_store import Circumstances, TimeAndObjects
+from wharfinger.model.state.object_store import EvaluationContext, TimeAndObjects
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.scheduler.scheduler import Scheduler
 
@@ -68,7 +68,7 @@ class PolicyChecks:
         return self._scheduler.snapshot()
 
     @property
-    def circumstances(self) -> Circumstances:
+    def evaluation_context(self) -> EvaluationContext:
         """The present time, and the objects that are neither nodes nor pods, followed as they change."""
         return TimeAndObjects(self.clock.now(), self._scheduler.state.objects)
 
@@ -82,7 +82,7 @@ class PolicyChecks:
         found = next((each for each in chain.policies if each.name == policy and each.authority.covers(view.namespace)), None)
         if found is None:
             return False, UNKNOWN_POLICY, f'there is no active policy "{policy}"'
-        if not found.governs(view, self.circumstances):
+        if not found.governs(view, self.evaluation_context):
             shown = found.policy.scope is not None and (self.rights.trusted or found.authority.namespace is not None)
             scope = f": it is for pods where {found.policy.scope.span.text}" if shown and found.policy.scope is not None else ""
             return False, ELSEWHERE, f'policy "{policy}" does not govern these pods{scope}'[:1000]

@@ -26,7 +26,7 @@ from wharfinger.kube.custom_resources import ObjectWriter, SchedulingPolicy, ref
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.object_store import Circumstances
+from wharfinger.model.state.object_store import EvaluationContext
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.controller import ObjectCache, condition, cut, ready, with_transition_times
 from wharfinger.operator.policy_checks import PolicyChecks, eligible
@@ -327,7 +327,7 @@ class PolicyStatusReconciler:
 
     def _counting(self, held: CompiledPolicy) -> Generator[None, None, dict[str, Any]]:
         census = yield from self._census.taken()
-        matched, pod = yield from governed(held, census, self._checks.circumstances)
+        matched, pod = yield from governed(held, census, self._checks.evaluation_context)
         yield
         snapshot = self._checks.snapshot()
         counts: dict[str, Any] = {"matched": matched, "nodes": snapshot.n_nodes}
@@ -426,7 +426,7 @@ def _diagnostic(found: Finding) -> PolicyDiagnostic:
     )
 
 
-def governed(policy: CompiledPolicy, census: Census, at: Circumstances) -> Generator[None, None, tuple[int, PodView | None]]:
+def governed(policy: CompiledPolicy, census: Census, at: EvaluationContext) -> Generator[None, None, tuple[int, PodView | None]]:
     """A generator of steps that returns the number of pods that a policy governs, and one of the template that most of them have.
 
     It is evaluated once per template where that is enough, for pods that its authority covers.
@@ -445,7 +445,7 @@ def governed(policy: CompiledPolicy, census: Census, at: Circumstances) -> Gener
     return total, typical
 
 
-def _governed_one_by_one(policy: CompiledPolicy, pods: Sequence[PodView], at: Circumstances) -> Generator[None, None, list[PodView]]:
+def _governed_one_by_one(policy: CompiledPolicy, pods: Sequence[PodView], at: EvaluationContext) -> Generator[None, None, list[PodView]]:
     found = []
     for pod in pods:
         yield

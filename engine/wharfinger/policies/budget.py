@@ -25,7 +25,7 @@ from wharfinger.framework.cluster_event import NO_EVENT
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.plugin_calls import NO_TIMER, CallTimer, DecisionTimer, RuleStatistics, Stopwatch
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
-from wharfinger.model.state.object_store import Circumstances
+from wharfinger.model.state.object_store import EvaluationContext
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
@@ -287,8 +287,8 @@ class PolicyBudget:
         self._suspended[key] = found, self._size()
         self._changed(*key)
 
-    def holding(self, chain: Chain, pod: PodView, at: Circumstances) -> tuple[Suspension, ...]:
-        """The suspended policies that govern a pod in these circumstances."""
+    def holding(self, chain: Chain, pod: PodView, at: EvaluationContext) -> tuple[Suspension, ...]:
+        """The suspended policies that govern a pod at this time, with these objects."""
         if not self._suspended:
             return ()
         return tuple(

@@ -21,7 +21,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.groups.membership import GroupIndex, GroupRule, group_of_policies, no_rule
 from wharfinger.language.report.wording import count
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.object_store import Circumstances, TimeAndObjects
+from wharfinger.model.state.object_store import EvaluationContext, TimeAndObjects
 from wharfinger.policies.budget import BudgetSettings, PolicyBudget
 from wharfinger.scheduler.binding.cycle import BindingCycle
 from wharfinger.scheduler.binding.permits import Permits
@@ -203,7 +203,7 @@ class Scheduler:
         if grouping:
             self._regroup()
         self._permits.cluster_changed()
-        return self.queue.policies_changed(AffectedByPolicies(changed, self._circumstances())) if changed else 0
+        return self.queue.policies_changed(AffectedByPolicies(changed, self._evaluation_context())) if changed else 0
 
     async def run(self) -> None:
         """Schedule until `stop` is called and work under way has ended, or `stop_seconds` have passed.
@@ -314,11 +314,11 @@ class Scheduler:
 
         def group_of(pod: PodView) -> tuple[str, GroupTerms] | None:
             profile = self.profiles.of(pod)
-            return None if profile is None else group_of_policies(grouping[profile.name], pod, self._circumstances())
+            return None if profile is None else group_of_policies(grouping[profile.name], pod, self._evaluation_context())
 
         return group_of if any(grouping.values()) else no_rule
 
-    def _circumstances(self) -> Circumstances:
+    def _evaluation_context(self) -> EvaluationContext:
         return TimeAndObjects(self._ports.clock.now(), self.state.objects)
 
     def _regroup(self) -> None:
@@ -401,7 +401,7 @@ class AffectedByPolicies:
     `changed` are the changed policies by profile; they are evaluated for pods in the state `at` the change.
     """
 
-    def __init__(self, changed: Mapping[Profile, Sequence[CompiledPolicy]], at: Circumstances) -> None:
+    def __init__(self, changed: Mapping[Profile, Sequence[CompiledPolicy]], at: EvaluationContext) -> None:
         self._changed = changed
         self._at = at
         self._answers: dict[tuple[bytes, Profile], bool] = {}

@@ -23,7 +23,7 @@ PARAM = Op(name="param")
 POD = Op(name="pod")
 ITEM = Op(name="it")
 STRINGS = Op(name="strings")
-CIRCUMSTANCES = Op(name="circumstances")  # passed by callers that have a pod and no snapshot, as to `CompiledPolicy.governs`
+CONTEXT = Op(name="context")  # passed by callers that have a pod and no snapshot, as to `CompiledPolicy.governs`
 NOW_GIVEN = Op(name="now", scalar=lambda at: float(at.now))
 NAMESPACES_GIVEN = Op(name="labels of namespaces", scalar=lambda at: at.objects.namespace_labels)
 OF_NAMESPACES = "namespaces"  # marks operations that read the labels of namespaces, and nothing else that changes
@@ -53,15 +53,15 @@ def strings(graph: Graph) -> Node:
     return graph.leaf(STRINGS, Stage.POD, Rep.OBJECT)
 
 
-def _circumstances(graph: Graph) -> Node:
+def _evaluation_context(graph: Graph) -> Node:
     """The values that the caller passes in addition to the pod."""
-    return graph.leaf(CIRCUMSTANCES, Stage.POD, Rep.OBJECT)
+    return graph.leaf(CONTEXT, Stage.POD, Rep.OBJECT)
 
 
 def now(graph: Graph, *, given: bool) -> Node:
-    """The time: the snapshot's, or (`given`) that of the caller's circumstances."""
+    """The time: the snapshot's, or (`given`) that of the caller's context."""
     if given:
-        return graph.apply(NOW_GIVEN, (_circumstances(graph),), Rep.FLOAT)
+        return graph.apply(NOW_GIVEN, (_evaluation_context(graph),), Rep.FLOAT)
     return graph.leaf(NOW, Stage.RUN, Rep.FLOAT, volatility=Volatility.TIMED)
 
 
@@ -100,9 +100,9 @@ def _read(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> Va
 
 
 def _namespaces(graph: Graph, *, given: bool) -> Node:
-    """The labels of all namespaces; GLOBAL, because they are no property of a row, or (`given`) those of the caller's circumstances."""
+    """The labels of all namespaces; GLOBAL, because they are no property of a row, or (`given`) those of the caller's context."""
     if given:
-        return graph.apply(NAMESPACES_GIVEN, (_circumstances(graph),), Rep.OBJECT)
+        return graph.apply(NAMESPACES_GIVEN, (_evaluation_context(graph),), Rep.OBJECT)
     return graph.leaf(NAMESPACES, Stage.RUN, Rep.OBJECT, volatility=Volatility.GLOBAL)
 
 

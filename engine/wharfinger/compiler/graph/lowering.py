@@ -21,7 +21,7 @@ class Lowering:
     """Lowers the expressions of one policy into one graph; `places` are source positions of selections, by the number of their node.
 
     `forms` has the function for each kind of expression. `given` is for the scope and the like, which are
-    evaluated for a pod without a snapshot: the caller passes the `Circumstances`.
+    evaluated for a pod without a snapshot: the caller passes the `EvaluationContext`.
     """
 
     def __init__(self, policy: typed.Policy, graph: Graph, forms: Forms, *, given: bool = False) -> None:

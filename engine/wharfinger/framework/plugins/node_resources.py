@@ -127,7 +127,7 @@ class NodeResourcesFit(GroupedHints, FilterPlugin, ScorePlugin):
         super().__init__(arguments)
         self.score_volatility = volatility(self.arguments.scoring_strategy.resources)
 
-    def circumstances(self, pod: PodView, store: ObjectStore) -> Hashable:
+    def object_identity(self, pod: PodView, store: ObjectStore) -> Hashable:
         """The requested resources that a device class backs; nodes that do not have them leave them to claims for devices."""
         return backed(pod, store) or None
 

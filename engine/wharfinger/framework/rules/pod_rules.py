@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.eviction import Evictable
     from wharfinger.framework.rules.policy_rules import PolicyPermit
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.object_store import Circumstances
+    from wharfinger.model.state.object_store import EvaluationContext
 
 DEFAULT_QUANTUM = 1e-6
 """Totals are rounded to a multiple of this before they are compared: far below one point, far above the rounding errors of sums."""
@@ -47,7 +47,7 @@ class PodRules(Struct, frozen=True, kw_only=True):
     governing: tuple[CompiledPolicy, ...] = ()
     permits: tuple[PolicyPermit, ...] = ()
 
-    def evictable(self, pod: PodView, at: Circumstances) -> Evictable:
+    def evictable(self, pod: PodView, at: EvaluationContext) -> Evictable:
         """The pods that preemption may evict for a pod with these rules."""
         return eviction.evictable(self.governing, pod, at)
 

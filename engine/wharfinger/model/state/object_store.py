@@ -214,7 +214,7 @@ class ObjectStore:
         return tuple(found[key] for key in sorted(found))
 
 
-class Circumstances(Protocol):
+class EvaluationContext(Protocol):
     """The values that need no nodes or pods: the time (seconds since 1970), and the other objects. A snapshot is one."""
 
     @property
@@ -227,7 +227,7 @@ class Circumstances(Protocol):
 
 
 class TimeAndObjects(NamedTuple):
-    """Circumstances apart from any snapshot: the objects are followed as they change."""
+    """An `EvaluationContext` apart from any snapshot: the objects are followed as they change."""
 
     now: float
     objects: ObjectStore

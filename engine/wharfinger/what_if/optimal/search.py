@@ -33,7 +33,7 @@ from wharfinger.groups.membership import group_index, rule_of_policies
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import Checkpoint, restored
-from wharfinger.model.state.object_store import Circumstances, ObjectStore, TimeAndObjects
+from wharfinger.model.state.object_store import EvaluationContext, ObjectStore, TimeAndObjects
 from wharfinger.simulate.placing import Direct, place_on, queue_order
 from wharfinger.what_if.leaving_pods import Evictions, recreated, staying
 from wharfinger.what_if.optimal.model import Amounts, Answer, Masks, Model, Place, Room, Solution, Task
@@ -93,7 +93,7 @@ def optimal(chain: Chain, cluster: Checkpoint, now: float, pods: Sequence[PodVie
     gated = [pod.key for pod in pods if chain.gate(pod) is not None]
     if gated:
         return Optimal(answer=Answer.UNKNOWN, why=f"pods with a scheduling gate wait for it, not for room: {', '.join(gated[:3])}")
-    at = _circumstances(cluster, now)
+    at = _evaluation_context(cluster, now)
     grouped = group_index(pods, at.objects, rule_of_policies(chain.policies, lambda: at))
     if grouped:
         return Optimal(
@@ -104,7 +104,7 @@ def optimal(chain: Chain, cluster: Checkpoint, now: float, pods: Sequence[PodVie
     return replace(found, left_out=LEFT_OUT + DEVICES_LEFT_OUT) if claiming else found
 
 
-def _circumstances(cluster: Checkpoint, now: float) -> Circumstances:
+def _evaluation_context(cluster: Checkpoint, now: float) -> EvaluationContext:
     """The time, and what the cluster has besides nodes and pods."""
     store = ObjectStore()
     for each in cluster.others:
@@ -125,7 +125,7 @@ _NO_EVICTIONS = _Fewest(Answer.FOUND, {})
 class _Search:
     """One search. Pods of one template are one group; a solution is how many pods of each group are on each node."""
 
-    def __init__(self, chain: Chain, cluster: Checkpoint, at: Circumstances, pods: Sequence[PodView], seconds: float) -> None:
+    def __init__(self, chain: Chain, cluster: Checkpoint, at: EvaluationContext, pods: Sequence[PodView], seconds: float) -> None:
         self._chain = chain
         self._cluster = cluster
         self._at = at

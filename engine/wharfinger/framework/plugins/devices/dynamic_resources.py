@@ -110,7 +110,7 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
         | ClusterEvent.DEVICE_CLASS
     )
 
-    def circumstances(self, pod: PodView, store: ObjectStore) -> Hashable:
+    def object_identity(self, pod: PodView, store: ObjectStore) -> Hashable:
         """The state of the pod's claims, independent of their names; None for a pod without claims."""
         found = pod_claims(pod, store)
         return found.key if isinstance(found, PodClaims) else found
