@@ -16,6 +16,7 @@ from tests.cluster.process import WharfProcess
 from tests.cluster.proxy import Proxy
 from tests.cluster.replicas import BINDING, CREATED, NAME
 from tests.cluster.soundness import assert_sound
+from tests.cluster.test_preemption import priority_class
 from tests.cluster.waiting import eventually
 from tests.unit.simulate.clusters import chain_of
 
@@ -218,3 +219,35 @@ def test_groups_that_exclude_each_other_and_a_podgroup_that_is_made_again(contro
         assert max(bindings(proxy).values()) == 1
         assert wharf.terminate() == 0
     assert_sound(control_plane)
+
+
+WHOLE = 'policy "jobs"\ngroup by pod.labels["job"] { min_count 8 disruption group }\n'
+
+
+def workers(job, **more):
+    """Eight pods, each of which needs a node of its own."""
+    labels = {"job": job}
+    return [
+        objects.pod(f"{job}-{number}", cpu="3", scheduler=NAME, labels=labels, terminationGracePeriodSeconds=1, **more)
+        for number in range(8)
+    ]
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PATCH"])
+def test_a_group_of_which_one_eviction_is_refused_is_not_evicted_in_part(control_plane, proxy, racks, method):
+    api = control_plane.api
+    important = priority_class(api, "important")
+    with LiveScheduler(proxy.kubeconfig, chain_of(WHOLE)) as scheduler:
+        before = api.create_many(workers("old"))
+        eventually(lambda: all(pod["spec"].get("nodeName") for pod in api.list("Pod")))
+        refused = proxy.add(Answer(status=403), method=method, path="/pods/old-5(/status)?$")
+        api.create_many(workers("new", priorityClassName=important))
+        eventually(lambda: refused.done >= 2)  # it is tried again
+        there = [pod for pod in api.list("Pod") if pod["metadata"]["name"].startswith("old-")]
+        assert {pod["metadata"]["uid"] for pod in there} == {pod["metadata"]["uid"] for pod in before}
+        assert all("deletionTimestamp" not in pod["metadata"] for pod in there)
+        assert all(each["type"] != "DisruptionTarget" for pod in there for each in pod["status"]["conditions"])
+        proxy.clear()
+        eventually(lambda: {pod["metadata"]["name"] for pod in api.list("Pod")} == {f"new-{number}" for number in range(8)})
+        eventually(lambda: all(pod["spec"].get("nodeName") for pod in api.list("Pod")))
+        assert_sound(control_plane, assumed=scheduler.assumed, chain=chain_of(WHOLE))

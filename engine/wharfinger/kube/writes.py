@@ -182,7 +182,9 @@ class ApiWriter:
         """Writes the condition and the nominated node; sends nothing if the pod has both already."""
         await self._patch_status(pod, condition, nominated_node)
 
-    async def _patch_status(self, pod: PodView, condition: Condition | None, nominated_node: str | None = None, query: str = "") -> None:
+    async def _patch_status(
+        self, pod: PodView, condition: Condition | None, nominated_node: str | None = None, *, dry_run: bool = False
+    ) -> None:
         status: dict[str, Any] = {}
         if condition is not None and not _has(pod, condition):
             status["conditions"] = [self._condition(pod, condition)]
@@ -190,18 +192,20 @@ class ApiWriter:
             status["nominatedNodeName"] = nominated_node or None
         if status:
             body = msgspec.json.encode({"metadata": _identity(pod), "status": status})
-            await self._write("PATCH", f"{path_of(pod)}/status{query}", body, STRATEGIC_PATCH)
+            await self._write("PATCH", f"{path_of(pod)}/status{'?dryRun=All' if dry_run else ''}", body, STRATEGIC_PATCH)
 
     async def delete(self, pod: PodView) -> None:
         """Deletes the pod of this uid; a pod that is already deleted is no error."""
         await self._delete(pod)
 
-    async def _delete(self, pod: PodView, query: str = "") -> None:
+    async def _delete(self, pod: PodView, *, dry_run: bool = False) -> None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if pod.object.metadata.uid:
             options["preconditions"] = {"uid": pod.object.metadata.uid}
+        if dry_run:  # with options in the body, the API server does not read those of the query (DeleteResource, handlers/delete.go, 1.36)
+            options["dryRun"] = ["All"]
         try:
-            await self._write("DELETE", f"{path_of(pod)}{query}", msgspec.json.encode(options))
+            await self._write("DELETE", path_of(pod), msgspec.json.encode(options))
         except WriteFailed as failed:
             if not failed.gone:
                 raise
@@ -212,16 +216,16 @@ class ApiWriter:
 
     async def try_disrupt(self, victim: PodView, condition: Condition) -> None:
         """Sends the same requests with `dryRun`: the API server checks them, admission included, and changes nothing."""
-        await self._disrupt(victim, condition, "?dryRun=All")
+        await self._disrupt(victim, condition, dry_run=True)
 
-    async def _disrupt(self, victim: PodView, condition: Condition, query: str = "") -> None:
+    async def _disrupt(self, victim: PodView, condition: Condition, *, dry_run: bool = False) -> None:
         try:
-            await self._patch_status(victim, condition, query=query)
+            await self._patch_status(victim, condition, dry_run=dry_run)
         except WriteFailed as failed:
             if failed.gone:
                 return
             raise
-        await self._delete(victim, query)
+        await self._delete(victim, dry_run=dry_run)
 
     def _condition(self, pod: PodView, condition: Condition) -> dict[str, Any]:
         """The condition with its times; the transition time changes only with the status (UpdatePodCondition, pkg/api/v1/pod/util.go)."""

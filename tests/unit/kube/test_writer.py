@@ -102,8 +102,8 @@ def test_an_eviction_without_effect_sends_the_same_requests_as_a_dry_run(write):
         lambda writer: writer.try_disrupt(pod(), DISRUPTED), {("PATCH", STATUS): [Answer()], ("DELETE", PATH): [refused(403)]}
     )
     assert failure is not None
-    assert [(seen.method, seen.query) for seen in server.seen] == [("PATCH", {"dryRun": "All"}), ("DELETE", {"dryRun": "All"})]
-    assert server.seen[1].body["preconditions"] == {"uid": "u1"}
+    assert [(seen.method, seen.query) for seen in server.seen] == [("PATCH", {"dryRun": "All"}), ("DELETE", {})]
+    assert (server.seen[1].body["preconditions"], server.seen[1].body["dryRun"]) == ({"uid": "u1"}, ["All"])
 
 
 ANOTHER_UID = refused(422, "Invalid", 'Pod "web" is invalid: metadata.uid: Invalid value: "u1": field is immutable')
