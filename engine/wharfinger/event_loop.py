@@ -102,21 +102,24 @@ def writers_behind_bindings(waited: float, ramp_up: float, usual: int, most: int
 
 
 class Background:
-    """Tasks that run next to the scheduling loop. `failed` is called with the exception of a task; a cancelled task has not failed."""
+    """Tasks that run next to the scheduling loop.
 
-    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+    `failed` is called with the exception of a task; a cancelled task has not failed. `ended` is called after each task, however it ends.
+    """
+
+    def __init__(self, failed: Callable[[BaseException], None], ended: Callable[[], None] | None = None) -> None:
         self._failed = failed
+        self._after = ended
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """The task that does the work."""
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin with the work in a task of its own."""
         task = asyncio.get_running_loop().create_task(work)  # `ensure_future` also looks whether it is a coroutine
         self._tasks.add(task)
         task.add_done_callback(self._ended)
-        return task
 
     async def drain(self) -> None:
         """Wait until no task is under way."""
@@ -130,6 +133,8 @@ class Background:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        if self._after is not None:
+            self._after()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(error)
 

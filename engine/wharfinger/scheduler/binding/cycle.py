@@ -92,7 +92,7 @@ class BindingCycle:
         self._most = most
         self._volumes = VolumeBinds(cluster)
         self.claims = DeviceClaims(cluster, most)
-        self._background = Background(lambda error: self._ports.emit(Failed("binding cycle", error)))
+        self._background = Background(lambda error: self._ports.emit(Failed("binding cycle", error)), ended=self._vacate)
         self._occupied = 0
         self._members: dict[str, _Member] = {}  # of groups, by uid
         self.room = asyncio.Event()
@@ -107,7 +107,7 @@ class BindingCycle:
             self._members[queued.uid] = _Member(together, queued.profile, placement)
             if not self._needs_preparation(queued, placement):
                 together.arrived(queued.uid)
-        self._background.start(self._run(queued, placement, decided)).add_done_callback(lambda _task: self._vacate())
+        self._background.start(self._run(queued, placement, decided))
         self._occupy()
 
     def leaving(self, uid: str) -> None:

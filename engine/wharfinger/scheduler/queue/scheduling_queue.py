@@ -173,7 +173,8 @@ class SchedulingQueue:
     def notify(self, change: Change) -> int:
         """The number of pods that a change has woken."""
         self._in_flight.happened(change)
-        return self._wake(self._unschedulable.helped_by(change, self._snapshot, self._emit), change.label)
+        helped = self._unschedulable.helped_by(change, self._snapshot, self._emit)
+        return self._wake(helped, change.label) if helped else 0
 
     def policies_changed(self, concerned: Callable[[QueuedPod], bool]) -> int:
         """The number of unschedulable pods that are tried again because other policies decide about them; pods in flight are if they fail.
