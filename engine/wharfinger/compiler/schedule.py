@@ -215,12 +215,16 @@ class _Scheduling:
 
     def _needed(self, roots: Sequence[Node]) -> set[int]:
         """The numbers of the nodes that a plan for these roots reads, or gives."""
-        return {arg.number for node in self._run_nodes(roots) for arg in node.args} | {root.number for root in roots}
+        return {arg.number for node in self._run_nodes(roots) for arg in self._read_by(node)} | {root.number for root in roots}
+
+    def _read_by(self, node: Node) -> tuple[Node, ...]:
+        """The nodes whose registers a step reads: of a selection those that it captures, because its operands are about a placed pod."""
+        return self.selects[node.number][1] if is_selection(node) else node.args
 
     def _done_with(self, rest: Sequence[Node], roots: Sequence[Node]) -> tuple[tuple[int, ...], ...]:
         """The registers that each step of a plan is the last to read, of those that the plan fills for itself alone."""
         own = {node.number for node in rest if node.number in self.of_one_plan} - {root.number for root in roots}
-        last = {arg.number: step for step, node in enumerate(rest) for arg in node.args if arg.number in own}
+        last = {arg.number: step for step, node in enumerate(rest) for arg in self._read_by(node) if arg.number in own}
         found: list[list[int]] = [[] for _ in rest]
         for number, step in last.items():
             found[step].append(self.places[number])
