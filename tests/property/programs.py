@@ -102,6 +102,9 @@ def attribute_numbers(subject: Subject) -> list[typed.Expr]:
     return found
 
 
+KEYS_OF_POD = (("namespace_labels", "tier"), ("labels", "app"))  # values of the pod by which attributes are read
+
+
 @cache
 def attribute_texts(subject: Subject) -> list[typed.Expr]:
     """Every attribute of a subject that is a string, with keys that clusters have."""
@@ -116,6 +119,7 @@ def attribute_texts(subject: Subject) -> list[typed.Expr]:
     for record in CATALOGUE.attributes(subject):
         if record.keyed and record.path in keys:
             found += [attribute(subject, record.path, text(key)) for key in keys[record.path]]
+            found += [attribute(subject, record.path, attribute(Subject.POD, path, text(key))) for path, key in KEYS_OF_POD]
         elif record.type.kind is Kind.STRING:
             found.append(attribute(subject, record.path))
     return found

@@ -91,12 +91,29 @@ def attribute(graph: Graph, expr: typed.AttributeRef, key: Value | None, *, give
 
 
 def _read(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> Value:
+    if record.subject is Subject.POD and key is not None and key.node.stage is Stage.RUN:
+        return _read_by_later_key(graph, record, type_, key)
     view = pod(graph) if record.subject is Subject.POD else item(graph)
     op = Op(name=f"{record.subject.value}.{record.path}", scalar=_reader(record, type_), key=IDENTITY if record.identity else None)
     operands = (view,) if key is None else (view, key.node)
     maybe = graph.apply(op, operands, Rep.OBJECT)
     value = graph.apply(operations.value_of(rep_of(type_, maybe.stage)), (maybe,), rep_of(type_, maybe.stage))
     return Value(value, _presence(graph, record, maybe, key))
+
+
+def _read_by_later_key(graph: Graph, record: Attribute, type_: Type, key: Value) -> Value:
+    """The value of an attribute of the pod by a key that the snapshot gives: a label of the pod's namespace."""
+    rep, read = rep_of(type_, Stage.RUN), _reader(record, type_)
+
+    def value_of_pod(frame: AtRows | AtNode, label: str) -> tuple[Any, bool]:
+        found = read(frame.pod, label)
+        if rep is Rep.CODE:
+            return np.int32(-1 if found is None else frame.snapshot.strings.code(found)), found is not None
+        return (0.0, False) if found is None else (found, True)
+
+    op = Op(name=f"pod.{record.path}", vector=value_of_pod, row=value_of_pod, framed=True, of_pod=True, key=rep)
+    maybe = graph.apply(op, (key.node,), Rep.OBJECT, at=Stage.RUN)
+    return Value(graph.apply(operations.value_of(rep), (maybe,), rep), _presence(graph, record, maybe, key))
 
 
 def _namespaces(graph: Graph, *, given: bool) -> Node:

@@ -53,7 +53,11 @@ def _metric(lowering: Lowering, expr: typed.MetricRef) -> Value:
 
 
 def _attribute(lowering: Lowering, expr: typed.AttributeRef) -> Value:
-    return leaves.attribute(lowering.graph, expr, lowering(expr.key) if expr.key is not None else None, given=lowering.given)
+    key = None
+    if expr.key is not None:
+        found = lowering(expr.key)
+        key = Value(lowering.text(found.node), found.present)  # a label of the pod's namespace is a code
+    return leaves.attribute(lowering.graph, expr, key, given=lowering.given)
 
 
 def _subject(lowering: Lowering, expr: typed.SubjectRef) -> Value:
