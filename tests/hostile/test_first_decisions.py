@@ -13,14 +13,16 @@ from tests.unit.language.policies import policy
 from tests.work import calls
 from wharfinger.compiler.program import ROWS_PER_STEP, compile_policy
 from wharfinger.framework import chain
+from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
-from wharfinger.model.columns.pod_table import READ_AT_ONCE, READ_PER_STEP
+from wharfinger.model.columns.pod_table import READ_PER_STEP
 from wharfinger.model.reading import decode
 
 ZONE = "topology.kubernetes.io/zone"
 REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
-FEW, MANY = 2 * READ_AT_ONCE, 6 * READ_AT_ONCE
+FEW, MANY = 2048, 6144
+SMALL = 640  # so few that later pods always wait for the pod that reads them
 TERM = {"topologyKey": ZONE, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}
 NO_TERM = {**TERM, "labelSelector": {"matchLabels": {"app": "none"}}}
 NODES = 8
@@ -76,6 +78,13 @@ def decider_of(text):
     return Decider(chain.assemble([] if text is None else [compile_policy(policy(text))]))
 
 
+@pytest.fixture
+def all_in_steps(monkeypatch):
+    """Nothing is read at once."""
+    monkeypatch.setattr(cycle, "STEPS_AT_ONCE", 0)
+
+
+@pytest.mark.usefixtures("all_in_steps")
 @pytest.mark.parametrize("name", CASES)
 def test_the_first_decision_reads_no_template_of_a_placed_pod(name):
     manifest, text = CASES[name]
@@ -89,6 +98,7 @@ def test_the_first_decision_reads_no_template_of_a_placed_pod(name):
     assert abs(work(MANY) - work(FEW)) < (MANY - FEW) / 10
 
 
+@pytest.mark.usefixtures("all_in_steps")
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_evaluates_a_few_templates(name):
     """A step that counts what the others evaluated looks each template up."""
@@ -125,6 +135,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.usefixtures("all_in_steps")
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("change", CHANGES)
 def test_changes_between_two_steps_are_read_for_the_decision(name, change):
@@ -139,9 +150,49 @@ def test_changes_between_two_steps_are_read_for_the_decision(name, change):
     assert (found.node, found.feasible, found.ranking(NODES + 1)) == (fresh.node, fresh.feasible, fresh.ranking(NODES + 1))
 
 
+def constraints(number):
+    return [{"maxSkew": 100_000, "whenUnsatisfiable": "DoNotSchedule", **term(f"x{each}")} for each in range(number)]
+
+
+def preferences(number):
+    return {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": term(f"x{each}")} for each in range(number)]}}
+
+
+def term(other):
+    return {"topologyKey": ZONE, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [other]}]}}
+
+
+def selections(number, predicate):
+    lines = [
+        f"let a{each} = pods where {predicate.format(each)}\nscore s{each} = count(a{each}) normalize minmax" for each in range(number)
+    ]
+    return "\n".join(lines)
+
+
+MANY_TERMS = {
+    "constraints": (pod(labels={"app": "s"}, topologySpreadConstraints=constraints(100)), None),
+    "preferences": (pod(labels={"app": "s"}, affinity=preferences(100)), None),
+    "selections": (pod(), selections(100, 'it.labels["k{0}"] != "x"')),
+    "a long selection": (
+        pod(),
+        selections(8, " and ".join(f'not matches_regex(it.annotations["k{i}"] ?? "", "x{{0}}")' for i in range(6))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MANY_TERMS)
+def test_few_templates_are_read_in_steps_if_that_takes_long(name):
+    manifest, text = MANY_TERMS[name]
+    there, decider, asked = cluster(SMALL), decider_of(text), case.pending({"pod": manifest})
+    steps = decider.precompute(there.snapshot, asked)
+    work = [calls(lambda: next(steps, None)) for _ in range(100 * SMALL // READ_PER_STEP)]
+    assert max(work) < sum(work) / 3
+
+
 KEPT = "\n".join(f'filter f{i} {{ require not starts_with(node.labels["l{i}"] ?? "none", "x{i}") }}' for i in range(10))
 
 
+@pytest.mark.usefixtures("all_in_steps")
 def test_columns_that_are_kept_are_computed_some_rows_at_a_time():
     """All policies together may keep many numbers for each node."""
 

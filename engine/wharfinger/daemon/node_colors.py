@@ -105,7 +105,8 @@ class NodeColorings:
             pod = self._scheduler.known_pod(key.removeprefix(POD))
             profile = None if pod is None else self._scheduler.profiles.of(pod)
             if pod is not None and profile is not None:
-                yield from Decider(profile.chain).precompute(snapshot, _waiting(pod))
+                for _ in Decider(profile.chain).precompute(snapshot, _waiting(pod)):
+                    yield
 
     def _measured(self, name: str, snapshot: Snapshot) -> Coloring:
         metric = self._metrics().get(name)

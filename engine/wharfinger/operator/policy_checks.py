@@ -105,7 +105,8 @@ class PolicyChecks:
         """The work of `standing` in steps: reading the devices and volumes of all nodes."""
         chain = self.chain_of(pod.spec.scheduler_name)
         if chain is not None:
-            yield from self._decider(pod.spec.scheduler_name, chain).precompute(self.snapshot, _unplaced(pod))
+            for _ in self._decider(pod.spec.scheduler_name, chain).precompute(self.snapshot, _unplaced(pod)):
+                yield
 
     def _decider(self, name: str, chain: Chain) -> Decider:
         """A decider with its own small cache. The cache of the scheduler's decider is for waiting pods; pods of apps have few templates."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 from wharfinger.errors import CycleAborted
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.extension import Plugin
     from wharfinger.framework.prepared import Reason
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.policies.budget import PolicyBudget
     from wharfinger.scheduler.binding.cycle import BindingCycle
     from wharfinger.scheduler.preemption import Preemptor
@@ -29,8 +31,28 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queued_pods import QueuedPod
     from wharfinger.scheduler.status import Failures
 
+AT_ONCE_SECONDS = 0.02
+"""Seconds of CPU time of counting placed pods without steps, so that the cluster does not change between most pods and their decisions."""
 IN_ORDER_SECONDS = 0.1
 """Seconds of CPU time of counting placed pods ahead of a decision for which pods wait that come later in the queue."""
+ALWAYS_IN_ORDER = 1024
+"""Templates of placed pods up to which those pods wait for as long as this counting takes."""
+
+
+def long_steps(steps: Iterator[bool], timer: Callable[[], float]) -> Generator[bool]:
+    """The same steps ahead of a decision, without those of counting placed pods for `AT_ONCE_SECONDS`."""
+    ends_at = timer() + AT_ONCE_SECONDS
+    return (searching for searching in steps if searching or timer() >= ends_at)
+
+
+def seconds_in_order(snapshot: Snapshot, *, searching: bool) -> float:
+    """Seconds of CPU time of the steps ahead of a decision for which pods wait that come later in the queue.
+
+    A search for devices or volumes takes long. Counting on a cluster with few templates does not.
+    """
+    if searching:
+        return 0.0
+    return math.inf if snapshot.n_templates <= ALWAYS_IN_ORDER else IN_ORDER_SECONDS
 
 
 class SchedulingCycle:
@@ -54,7 +76,7 @@ class SchedulingCycle:
         self._budget = budget
         self._emit = cluster.ports.emit
         self._timer = budget.settings.timer
-        self._precomputed: deque[tuple[QueuedPod, Generator[None, None, None], float]] = deque()  # with the end of its time in order
+        self._precomputed: deque[tuple[QueuedPod, Generator[bool], float]] = deque()  # with the end of its time in order
 
     @property
     def busy(self) -> bool:
@@ -68,10 +90,11 @@ class SchedulingCycle:
 
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped. Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it."""
-        steps = queued.profile.decider.precompute(self._cluster.snapshot, queued.pod)
-        if next(steps, self) is None:
-            searched = queued.pod.demand.may_claim or queued.pod.object.spec.volumes  # devices and volumes take long
-            self._precomputed.append((queued, steps, 0.0 if searched else self._timer() + IN_ORDER_SECONDS))
+        steps = long_steps(queued.profile.decider.precompute(self._cluster.snapshot, queued.pod), self._timer)
+        searching = next(steps, None)
+        if searching is not None:
+            in_order = seconds_in_order(self._cluster.snapshot(), searching=searching)
+            self._precomputed.append((queued, steps, self._timer() + in_order))
             return
         self._decide(queued)
 

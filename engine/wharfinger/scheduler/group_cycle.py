@@ -7,6 +7,7 @@ at a time. Without a long search, what comes after the group in the queue waits 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -24,7 +25,7 @@ from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, 
 from wharfinger.policies.budget import SUSPENDED, Key
 from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.together import DELETED, STOPPED, BindTogether
-from wharfinger.scheduler.cycle import IN_ORDER_SECONDS
+from wharfinger.scheduler.cycle import IN_ORDER_SECONDS, long_steps, seconds_in_order
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
 from wharfinger.scheduler.group_search import MEMBERS_PER_STEP, GroupSearch, Reservations, in_one_step, is_small
 from wharfinger.scheduler.queue import hints
@@ -286,8 +287,9 @@ class GroupCycle:
     def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int | None]]:
         """The answer of the search, and the revision of the state that it is about; None if its members are assumed already."""
         for pod in attempt.group.kinds:
-            for _ in attempt.profile.decider.precompute(self._cluster.snapshot, pod):
-                self._takes_long = True
+            for searching in long_steps(attempt.profile.decider.precompute(self._cluster.snapshot, pod), self._timer):
+                in_order = seconds_in_order(self._cluster.snapshot(), searching=searching)
+                self._takes_long = self._takes_long or in_order < math.inf
                 yield
         if is_small(attempt.group):
             keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)

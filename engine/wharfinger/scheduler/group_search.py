@@ -129,7 +129,8 @@ class GroupSearch:
         if decider is None or decider.chain is not profile.chain:
             decider = self._deciders[profile.name] = Decider(profile.chain, stopwatch=self._stopwatch)
         for pod in group.kinds:
-            yield from decider.precompute(copy.snapshot, pod)
+            for _ in decider.precompute(copy.snapshot, pod):
+                yield
         return decider
 
     def drop(self) -> None:

@@ -95,7 +95,8 @@ def reading_ahead(decider: Decider, world: World, pods: Iterable[PodView]) -> Ge
     Claims are made from the templates that the pods name.
     """
     for pod in pods:
-        yield from decider.precompute(world.state.snapshot, world.claimed(pod))
+        for _ in decider.precompute(world.state.snapshot, world.claimed(pod)):
+            yield
 
 
 def place_pod(  # noqa: PLR0913 — the keywords are independent choices

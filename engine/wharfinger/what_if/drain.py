@@ -181,7 +181,8 @@ def drain_ahead(decider: Decider, supposed: SupposedChanges, nodes: Sequence[str
     for node in nodes:
         snapshot = supposed.state.snapshot()
         for pod in tuple(snapshot.pods_on(snapshot.known_row(node))):
-            yield from decider.precompute(supposed.state.snapshot, pod)
+            for _ in decider.precompute(supposed.state.snapshot, pod):
+                yield
 
 
 @dataclass(slots=True, eq=False)

@@ -5,25 +5,27 @@ import asyncio
 import pytest
 
 from tests.unit.scheduler.running import node, pod, running, ticking
-from wharfinger.model.columns.pod_table import READ_AT_ONCE
 from wharfinger.policies.budget import BudgetSettings
+from wharfinger.scheduler.cycle import ALWAYS_IN_ORDER
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
-PLACED = READ_AT_ONCE + 64
+FEW, MANY = ALWAYS_IN_ORDER - 64, ALWAYS_IN_ORDER + 64
 NODES = 16
 TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "none"}}}
 ANTI_AFFINITY = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
 
 
 @pytest.mark.parametrize(
-    ("seconds", "placed"), [(0.0, "default/first"), (1.0, "default/second")], ids=["work that takes short", "work that takes long"]
+    ("n_placed", "seconds", "placed"),
+    [(MANY, 0.0, "default/first"), (MANY, 1.0, "default/second"), (FEW, 1.0, "default/first")],
+    ids=["work that takes short", "work that takes long", "as long on a small cluster"],
 )
-def test_a_pod_waits_for_the_pod_before_it_unless_that_takes_long(seconds, placed):
+def test_a_pod_waits_for_the_pod_before_it_unless_that_takes_long(n_placed, seconds, placed):
     """Each placed pod has a template of its own. The first pod reads all of them; the second has a template that is known."""
 
     async def story():
         there = [node(f"n{i}", cpu="1", labels={"zone": "z"}) for i in range(NODES)]
-        there += [pod(f"there-{i}", cpu="1m", nodeName=f"n{i % NODES}", labels={"app": f"a{i}"}) for i in range(PLACED)]
+        there += [pod(f"there-{i}", cpu="1m", nodeName=f"n{i % NODES}", labels={"app": f"a{i}"}) for i in range(n_placed)]
         settings = SchedulerSettings(slice_seconds=0.0, budget=BudgetSettings(timer=ticking(seconds)))
         async with running(node("a", cpu="3", labels={"zone": "z"}), *there, settings=settings) as world:
             world.cluster.put(pod("known", cpu="2"))

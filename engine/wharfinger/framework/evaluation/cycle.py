@@ -38,6 +38,8 @@ MAX_TEMPLATES = 1_000
 """The limit of templates in a `Decider`: about 20 kB each, in addition to the node × rule results."""
 IDLE_SECONDS = 300.0
 """Seconds after which an unused template is dropped when a new one comes. Every Job has its own template."""
+STEPS_AT_ONCE = 10
+"""Steps of reading placed pods and computing columns that are taken together before a decision."""
 NO_OUTCOME = PostFilterOutcome()
 """The outcome if no PostFilter ran."""
 
@@ -67,12 +69,12 @@ class Decider:
         """The decision about one pod; equal to `decide(chain, snapshot, pod)`. Its details are readable until the next decision."""
         return _conclude(self.chain, snapshot, pod, self._evaluation(snapshot, pod))
 
-    def precompute(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[None, None, None]:
-        """The work of `decide` in steps.
+    def precompute(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[bool]:
+        """The work of `decide` in steps; yields True after steps of a search for devices or volumes.
 
         There are some for a pod with claims for devices, or with volumes, and for the first pod of a template on a large cluster: counts of
-        placed pods, and columns of policies. `snapshot` returns the present cluster. An exception here is raised again in the decision,
-        which reports it.
+        placed pods, and columns of policies. The first `STEPS_AT_ONCE` of these are taken together. `snapshot` returns the present
+        cluster. An exception here is raised again in the decision, which reports it.
         """
         with suppress(Exception):
             now = snapshot()
@@ -81,9 +83,12 @@ class Decider:
             kept = self._kept.get(key)
             if pod.demand.may_claim or pod.object.spec.volumes:
                 for plugin in self.chain.precomputing:
-                    yield from plugin.precompute(pod, snapshot, kept=kept is not None)
+                    for _ in plugin.precompute(pod, snapshot, kept=kept is not None):
+                        yield True
             if kept is None or not kept.follows(now):
-                yield from _read_in_steps(self.chain, pod, snapshot)
+                for number, _ in enumerate(_read_in_steps(self.chain, pod, snapshot)):
+                    if number >= STEPS_AT_ONCE:
+                        yield False
 
     def choose(self, snapshot: Snapshot, pod: PodView, rows: NDArray[np.intp] | None = None) -> Choice | None:
         """The best node for a pod among some rows (None: all), or None; the same as `decide` if all other nodes were infeasible.

@@ -21,16 +21,15 @@ from wharfinger.model.objects.pod_view import PodView
 LOG_LIMIT: Final = 1024  # additions and removals kept; a reader further behind recounts
 MAX_READERS: Final = 256
 """Indexes and tallies kept at a time; the least recently used is dropped first."""
-READ_AT_ONCE: Final = 1024
-"""Pods, or classes of pods, that are read without steps, so that a small cluster does not change between a pod and its decision."""
 READ_PER_STEP: Final = 16
+"""Pods, or classes of pods, that are read in one step."""
 
 
 class ReadInSteps(Protocol):
     """Numbers of the placed pods, which are read at once when they are needed, or in steps before."""
 
     def read_in_steps(self) -> Generator[None]:
-        """The steps of reading the pods as they are; none for a few. Changes between the steps are left to the next call."""
+        """The steps of reading the pods as they are, some in each. Changes between the steps are left to the next call."""
 
 
 class PodClass:
@@ -251,10 +250,10 @@ class PlacementIndex(_PodReader):
     def read_in_steps(self) -> Generator[None]:
         """The steps of reading the value of each pod."""
         pods, seen = self._pods, self._pods.n_changes
-        if len(pods.entries) <= READ_AT_ONCE or pods.added_since(self._seen) is not None:
+        if pods.added_since(self._seen) is not None:
             return
         fresh = PlacementIndex(pods, self._value_of)
-        for number, placement in enumerate(list(pods.entries)):
+        for number, placement in enumerate(list(pods.entries), start=1):
             fresh._apply(placement, 1)
             if not number % READ_PER_STEP:
                 yield
@@ -299,10 +298,10 @@ class ClassIndex(_PodReader):
     def read_in_steps(self) -> Generator[None]:
         """The steps of reading the value of each template."""
         pods, seen = self._pods, self._pods.n_changes
-        if len(pods.classes) <= READ_AT_ONCE or pods.added_since(self._seen) is not None:
+        if pods.added_since(self._seen) is not None:
             return
         fresh = ClassIndex(pods, self._value_of)
-        for number, group in enumerate(list(pods.classes.values())):
+        for number, group in enumerate(list(pods.classes.values()), start=1):
             fresh._put(group, self._values)
             if not number % READ_PER_STEP:
                 yield
@@ -355,7 +354,7 @@ class Tally(_PodReader):
     def read_in_steps(self) -> Generator[None]:
         """The steps of finding the things of each template."""
         unread = unread_classes(self._pods, self._seen, self._memo)
-        for number, group in enumerate(unread):
+        for number, group in enumerate(unread, start=1):
             self._things(group)
             if not number % READ_PER_STEP:
                 yield
@@ -393,14 +392,13 @@ class Tally(_PodReader):
 
 
 def unread_classes(pods: PodTable, seen: int, known: Mapping[int, object]) -> list[PodClass]:
-    """The classes of pods that are not `known` by serial to one who has seen the first `seen` changes; empty for a few.
+    """The classes of pods that are not `known` by serial to one who has seen the first `seen` changes.
 
     With `seen` below 0, or too old, all classes are looked at.
     """
     added = pods.added_since(seen)
     found = pods.classes.values() if added is None else {placement.group.serial: placement.group for placement in added}.values()
-    unread = [group for group in found if group.serial not in known]
-    return unread if len(unread) > READ_AT_ONCE else []
+    return [group for group in found if group.serial not in known]
 
 
 Reader = TypeVar("Reader", PlacementIndex, ClassIndex, Tally)

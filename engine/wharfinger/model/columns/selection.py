@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from wharfinger.model.columns.arrays import read_only
 from wharfinger.model.columns.domains import MAX_EXACT_SUM, DomainCounts, Mask, exact_sum, magnitude, summed
 from wharfinger.model.columns.node_table import NodeTable
-from wharfinger.model.columns.pod_table import READ_AT_ONCE, READ_PER_STEP, Change, Placement, PodClass, PodTable, unread_classes
+from wharfinger.model.columns.pod_table import READ_PER_STEP, Change, Placement, PodClass, PodTable, unread_classes
 from wharfinger.model.objects.pod_view import PodView
 
 Predicate = Callable[[PodView], bool]
@@ -97,24 +97,22 @@ class Selection:
         return self.version
 
     def read_in_steps(self) -> Generator[None]:
-        """The steps of evaluating the pods that are not counted yet, and of counting them; none for a few.
+        """The steps of evaluating the pods that are not counted yet, and of counting them.
 
         Changes between the steps are left to the next call.
         """
         pods = self._pods
-        if len(pods.entries if self._per_pod else pods.classes) <= READ_AT_ONCE:
-            return
         seen = self._seen if self._layout == self._nodes.rows.layout else -1
-        for number, _ in enumerate(self._evaluated(seen)):
+        for number, _ in enumerate(self._evaluated(seen), start=1):
             if not number % READ_PER_STEP:
                 yield
-        if pods.added_since(seen) is None:
+        if pods.entries and pods.added_since(seen) is None:
             self._follow()
             yield
 
     def read_extreme_in_steps(self, *, highest: bool) -> Generator[None]:
-        """The step of finding the smallest (or largest) weights if they are not known; none for a few pods. It follows `read_in_steps`."""
-        if highest not in self._extremes and len(self._pods.entries if self._per_pod else self._pods.classes) > READ_AT_ONCE:
+        """The step of finding the smallest (or largest) weights if they are not known. It follows `read_in_steps`."""
+        if highest not in self._extremes:
             self.extreme_by_node(highest=highest)
             yield
 
@@ -128,7 +126,7 @@ class Selection:
             return
         added = pods.added_since(seen)
         found = [placement for placement in (pods.entries if added is None else added) if placement not in self._of_placements]
-        for placement in found if len(found) > READ_AT_ONCE else ():
+        for placement in found:
             weight = self._of_placements[placement] = self._evaluate(placement.pod)
             yield weight
 
@@ -350,7 +348,7 @@ class ReadExtreme(Struct, frozen=True):
     highest: bool
 
     def read_in_steps(self) -> Generator[None]:
-        """The step of finding them; none if they are known, or for a few pods."""
+        """The step of finding them; none if they are known."""
         return self.selection.read_extreme_in_steps(highest=self.highest)
 
 

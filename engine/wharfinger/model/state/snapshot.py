@@ -344,6 +344,11 @@ class Snapshot:
         """The index of `placements_with`."""
         return self._current().pod_readers.placements(key, value_of)
 
+    @property
+    def n_templates(self) -> int:
+        """The number of different templates of placed pods."""
+        return len(self._current().pods.classes)
+
     def class_index(self, key: Hashable, value_of: Callable[[PodView], Hashable]) -> ClassIndex:
         """The index of `classes_with`."""
         return self._current().pod_readers.classes(key, value_of)
