@@ -24,15 +24,15 @@ def __getattr__(name: str) -> Any:
         return _version()
     if name == "__all__":
         return __dir__()
-    if name not in _homes():
+    if name not in _modules_of_names():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_homes()[name]), name)
+    value = getattr(importlib.import_module(_modules_of_names()[name]), name)
     globals()[name] = value
     return value
 
 
 @cache
-def _homes() -> dict[str, str]:
+def _modules_of_names() -> dict[str, str]:
     """The modules of the public names, as type checkers read them."""
     ast, pathlib = importlib.import_module("ast"), importlib.import_module("pathlib")  # not needed by most who import this package
     stub = ast.parse(pathlib.Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
@@ -49,4 +49,4 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_homes(), "__version__"])
+    return sorted([*_modules_of_names(), "__version__"])

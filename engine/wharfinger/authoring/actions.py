@@ -54,7 +54,7 @@ def applied(text: str, edits: tuple[Edit, ...]) -> str:
 
 def actions(document: Document, start: int, end: int) -> list[Action]:
     """The changes that are possible at characters `start` to `end`, fixes first."""
-    overlapping = [finding for finding in _near(document, start, end) if finding.start <= end and start <= finding.end]
+    overlapping = [finding for finding in _findings_near(document, start, end) if finding.start <= end and start <= finding.end]
     fixes, trials = list[Action](), _Trials()
     with suppress(_EnoughTried):
         for finding in overlapping:
@@ -81,7 +81,7 @@ class _Trials:
         return [(each.code.name, each.span.start) for each in document.checked.found if each.severity is Severity.ERROR]
 
 
-def _near(document: Document, start: int, end: int) -> list[Finding]:
+def _findings_near(document: Document, start: int, end: int) -> list[Finding]:
     """The findings about a document; where they are not known yet, the errors of the statement there, which are found sooner."""
     begun = [each for each in document.statements if each.start <= start]
     statement = begun[-1] if begun else None

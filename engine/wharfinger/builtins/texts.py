@@ -130,11 +130,11 @@ class TextOrder:
         found = self._ranks[codes]
         unknown = np.isnan(found) & (codes >= 0)
         if unknown.any():
-            self._take_in(strings, np.unique(codes[unknown]).tolist())
+            self._insert(strings, np.unique(codes[unknown]).tolist())
             found = self._ranks[codes]
         return found
 
-    def _take_in(self, strings: StringTable, codes: list[int]) -> None:
+    def _insert(self, strings: StringTable, codes: list[int]) -> None:
         key = self._key
 
         def place(code: int) -> Any:

@@ -51,10 +51,10 @@ class Refused(UsageError):
 def text(url: str, path: str, seconds: float = _TIMEOUT) -> str:
     """The answer of the process for a path; UsageError without an answer, Refused with the sentence of an error answer."""
     check(url)
-    return _within(seconds, url, lambda: _text(url, path, seconds))
+    return _with_timeout(seconds, url, lambda: _text(url, path, seconds))
 
 
-def _within(seconds: float, url: str, ask: Callable[[], str]) -> str:
+def _with_timeout(seconds: float, url: str, ask: Callable[[], str]) -> str:
     """The result of `ask`, or its exception; UsageError if that takes longer.
 
     A timeout of a socket bounds the silence between two bytes, so a server that sends one now and then would be read forever. The request

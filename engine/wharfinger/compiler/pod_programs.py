@@ -68,7 +68,7 @@ class CompiledGroup:
         found = {part: registers[place] for part, place in program.registers.items()}
         if not (found.get(GOVERNED, True) and found.get(PRESENT, True)):
             return None
-        return Membership(name=_bounded(found[NAME]), min_count=_whole(found.get(MINIMUM, 0.0)), timeout=self._timeout)
+        return Membership(name=_bounded(found[NAME]), min_count=_rounded_up(found.get(MINIMUM, 0.0)), timeout=self._timeout)
 
 
 def _bounded(name: str) -> str:
@@ -94,7 +94,7 @@ def module_of_group(policy: typed.Policy, group: typed.Group, params: Mapping[st
     return optimized(Module(graph=lowering.graph, roots=roots), params)
 
 
-def _whole(number: float) -> int:
+def _rounded_up(number: float) -> int:
     """A calculated `min_count` as a number of pods: rounded up, and 0 if it is negative, infinite or NaN."""
     return max(0, math.ceil(number)) if math.isfinite(number) else 0
 

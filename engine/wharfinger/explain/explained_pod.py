@@ -118,7 +118,7 @@ def explained_decision(  # noqa: PLR0913 — the keywords are about groups
     """
     chain, bound_to = decision.chain, pod.node_name
     explanation = explain_decision(decision, snapshot, PolicyExplainer(chain), nodes)
-    notes = (*_held(chain, pod), *_notes(bound_to, decision), *([about] if about else []))
+    notes = (*_reason_held(chain, pod), *_notes(bound_to, decision), *([about] if about else []))
     return ExplainedPod(
         explanation=explanation,
         bound_to=bound_to,
@@ -133,7 +133,7 @@ def unbound(pod: PodView) -> PodView:
     return pod if not pod.object.spec.node_name else PodView(replace(pod.object, spec=replace(pod.object.spec, node_name="")))
 
 
-def _held(chain: Chain, pod: PodView) -> Iterator[str]:
+def _reason_held(chain: Chain, pod: PodView) -> Iterator[str]:
     """The reason why nothing is decided about the pod at present."""
     gate = None if pod.node_name else chain.gate(pod)
     if pod.terminating:
@@ -163,12 +163,12 @@ def _remedies(chain: Chain, decision: Decision, snapshot: Snapshot, explanation:
             remedied = (sentence for verdict in report.rejected_by for sentence in remedies.of(verdict.rule, decision.pod, snapshot, row))
             sentences = tuple(remedied)
         else:
-            sentences = tuple(_behind(report, explanation.top[0])) if explanation.top else ()
+            sentences = tuple(_behind_by(report, explanation.top[0])) if explanation.top else ()
         if sentences:
             yield Remedy(node=name, sentences=sentences)
 
 
-def _behind(report: NodeReport, best: NodeReport) -> Iterator[str]:
+def _behind_by(report: NodeReport, best: NodeReport) -> Iterator[str]:
     """The distance of a feasible node from the chosen one."""
     short = best.totals[0] - report.totals[0]
     if short <= 0:
@@ -176,8 +176,8 @@ def _behind(report: NodeReport, best: NodeReport) -> Iterator[str]:
         return
     yield f"it would need {wording.number(short)} more points to draw level with {best.node}; what weighs most:"
     gaps = sorted(zip(best.scores, report.scores, strict=True), key=lambda pair: pair[1].weighted - pair[0].weighted)
-    yield from (f"  {_gap(ahead, own)}" for ahead, own in gaps[:MAX_PARTS] if ahead.weighted > own.weighted)
+    yield from (f"  {_difference_text(ahead, own)}" for ahead, own in gaps[:MAX_PARTS] if ahead.weighted > own.weighted)
 
 
-def _gap(ahead: ScorePart, own: ScorePart) -> str:
+def _difference_text(ahead: ScorePart, own: ScorePart) -> str:
     return f"{own.name}: {wording.number(own.weighted)} here, {wording.number(ahead.weighted)} there"

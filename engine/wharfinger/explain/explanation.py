@@ -161,11 +161,11 @@ def _nearest_rows(decision: Decision, snapshot: Snapshot) -> list[int]:
     if not len(rejected):
         return []
     fewest = rejected[against[rejected] == against[rejected].min()]
-    lacking = _lacking(decision.pod, snapshot)
+    lacking = _missing_fractions(decision.pod, snapshot)
     return sorted(fewest.tolist(), key=lambda row: (round(float(lacking[row]), 6), snapshot.names[row]))[:NEAREST]
 
 
-def _lacking(pod: PodView, snapshot: Snapshot) -> NDArray[np.float64]:
+def _missing_fractions(pod: PodView, snapshot: Snapshot) -> NDArray[np.float64]:
     """`(n_nodes,) float64`: the fractions of the pod's requests that are not free, added up over resources."""
     lacking = np.zeros(snapshot.n_nodes)
     for resource, wanted in pod.requests.items():

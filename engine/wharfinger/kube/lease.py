@@ -116,9 +116,9 @@ class LeaseElection:
 
     async def _keep(self) -> str:
         """Renews the lease; returns the reason of its loss: not renewed before the deadline, or taken by another process."""
-        while (left := self._left()) > 0:
+        while (left := self._seconds_left()) > 0:
             await self._clock.sleep(min(self._settings.retry_period, left))
-            if (left := self._left()) <= 0:
+            if (left := self._seconds_left()) <= 0:
                 break
             try:
                 async with asyncio.timeout(left):
@@ -130,7 +130,7 @@ class LeaseElection:
                 self._known.failure = "no answer in time"
         return f"not renewed for {self._settings.renew_deadline:g} s: {self._known.failure or 'this process was paused'}"
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return (self._leading_until or 0.0) - self._clock.monotonic()
 
     async def _try(self) -> bool:

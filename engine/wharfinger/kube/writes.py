@@ -82,7 +82,7 @@ class ApiBinder:
             raise BindFailed(str(error), retriable=False, gone=True) from error
         if not isinstance(error, api_errors.Conflict | api_errors.ServerError | api_errors.Unreachable):
             raise BindFailed(str(error)) from error
-        found = await self._look(pod, error)
+        found = await self._current_pod(pod, error)
         if found is None or (pod.object.metadata.uid and found.metadata.uid != pod.object.metadata.uid):
             raise BindFailed(f"the pod is gone: {error}", retriable=False, gone=True) from error
         if found.spec.node_name == node:
@@ -93,7 +93,7 @@ class ApiBinder:
             raise BindFailed("the pod is being deleted", retriable=False, gone=True) from error
         raise BindFailed(str(error), unknown=isinstance(error, api_errors.Unreachable)) from error
 
-    async def _look(self, pod: PodView, error: api_errors.ApiError) -> objects.Pod | None:
+    async def _current_pod(self, pod: PodView, error: api_errors.ApiError) -> objects.Pod | None:
         """The pod as it is now; None if it does not exist."""
         try:
             return decode.decode_json(await self._connection.request("GET", path_of(pod)), objects.Pod)
@@ -325,14 +325,14 @@ class ApiEvictions:
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": {"preconditions": {"uid": uid}} if uid else {},
         }
-        await self._written("POST", f"{path_of(pod)}/eviction", msgspec.json.encode(body))
+        await self._send("POST", f"{path_of(pod)}/eviction", msgspec.json.encode(body))
 
     async def cordon(self, node: str, annotations: Mapping[str, str | None], *, closed: bool) -> None:
         """Cordons the node, or opens it; at the same time sets these annotations of the node, and removes those that are None."""
         body = {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True if closed else None}}
-        await self._written("PATCH", f"/api/v1/nodes/{node}", msgspec.json.encode(body), MERGE_PATCH)
+        await self._send("PATCH", f"/api/v1/nodes/{node}", msgspec.json.encode(body), MERGE_PATCH)
 
-    async def _written(self, method: str, path: str, body: bytes, content_type: str = JSON) -> None:
+    async def _send(self, method: str, path: str, body: bytes, content_type: str = JSON) -> None:
         try:
             await self._connection.request(method, path, body=body, content_type=content_type)
         except (api_errors.Forbidden, api_errors.Unauthorized) as error:

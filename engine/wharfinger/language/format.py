@@ -95,7 +95,7 @@ class _Page:
         """The whole text."""
         before: Statement | None = None
         for statement in found:
-            self._statement(statement, "", blank=before is not None and _apart(before, statement), first=before is None)
+            self._statement(statement, "", blank=before is not None and _blank_line_between(before, statement), first=before is None)
             before = statement
         self._comments(len(self.source.text), "", first=not self.lines)
         return "\n".join(self.lines) + "\n" if self.lines else ""
@@ -147,7 +147,7 @@ class _Page:
         return self.comments is not None and self.comments.blank_between(self.last_end, offset)
 
 
-def _apart(before: Statement, statement: Statement) -> bool:
+def _blank_line_between(before: Statement, statement: Statement) -> bool:
     """True if there is always a blank line between two statements of a file: around bodies, and where the kind of item changes."""
     if before.annotates or before.group == statement.group == "policy":
         return False

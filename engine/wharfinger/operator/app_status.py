@@ -73,7 +73,7 @@ def phase_of(spec: PolicyAppSpec, observed: Observed, *, before: str | None, spe
     if _complete(spec, status):
         return AppPhase.RUNNING
     lost = before in {AppPhase.RUNNING, AppPhase.DEGRADED} and not spec_is_new and _rolled_out(spec, status)
-    return AppPhase.DEGRADED if lost or _stuck(status) else AppPhase.PROGRESSING
+    return AppPhase.DEGRADED if lost or _deadline_exceeded(status) else AppPhase.PROGRESSING
 
 
 def status_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _rolled_out(spec: PolicyAppSpec, status: Mapping[str, Any]) -> bool:
     return _count(status, "updatedReplicas") == _count(status, "replicas") == spec.replicas
 
 
-def _stuck(status: Mapping[str, Any]) -> bool:
+def _deadline_exceeded(status: Mapping[str, Any]) -> bool:
     return any(each.get("type") == "Progressing" and each.get("reason") == DEADLINE for each in status.get("conditions") or ())
 
 

@@ -100,23 +100,23 @@ class InlinePolicies:
 
     def __init__(self, clock: Clock) -> None:
         self._thread = BuildThread(clock)
-        self._made: dict[str, tuple[tuple[str, int], dict[str, Any] | WharfingerError | None]] = {}
+        self._object_with_name: dict[str, tuple[tuple[str, int], dict[str, Any] | WharfingerError | None]] = {}
 
     async def of(self, app: ObjectMeta, spec: PolicyAppSpec) -> dict[str, Any] | None:
         """The SchedulingPolicy of an app, None without an inline policy; PolicyError or NoPolicy for a text that is none."""
         if spec.policy is None or spec.policy.inline is None:
             return None
         key, version = f"{app.namespace}/{app.name}", (app.uid, app.generation)
-        if key not in self._made or self._made[key][0] != version:
-            self._made[key] = version, await self._thread.run_without_rest(_policy_or_error, app, spec)
-        found = self._made[key][1]
+        if key not in self._object_with_name or self._object_with_name[key][0] != version:
+            self._object_with_name[key] = version, await self._thread.run_without_rest(_policy_or_error, app, spec)
+        found = self._object_with_name[key][1]
         if isinstance(found, WharfingerError):
             raise found.with_traceback(None)
         return found
 
     def forget(self, app: str) -> None:
         """Removes the entry of a deleted app."""
-        self._made.pop(app, None)
+        self._object_with_name.pop(app, None)
 
 
 def _policy_or_error(app: ObjectMeta, spec: PolicyAppSpec) -> dict[str, Any] | WharfingerError | None:
@@ -176,7 +176,7 @@ class PolicyAppReconciler:
         spec, unreadable = _read(app)
         problem = problem or unreadable
         governance = self._governance(app.metadata, spec)
-        waits = governance.governs is False and self._made("Deployment", app.metadata) is None
+        waits = governance.governs is False and self._object_with_name("Deployment", app.metadata) is None
         if problem is None:
             problem = await self._make(app, spec, waits=waits)
         drift = await self._drift.of(key_of(app), spec, self._policy_of(app.metadata, spec)) if problem is None else Drift()
@@ -210,7 +210,7 @@ class PolicyAppReconciler:
                 ("Deployment", app_objects.deployment(app.metadata, spec)),
                 ("Service", app_objects.service(app.metadata, spec)),
             ):
-                found = self._made(kind, app.metadata)
+                found = self._object_with_name(kind, app.metadata)
                 if kind == "Deployment" and waits:
                     continue
                 if wanted is not None:
@@ -225,9 +225,9 @@ class PolicyAppReconciler:
             return _forbidden(error)
         except _REFUSED as error:
             return error.reason or "Refused", str(error)
-        return _refused(self._made("SchedulingPolicy", app.metadata))
+        return _refused(self._object_with_name("SchedulingPolicy", app.metadata))
 
-    def _made(self, kind: str, app: ObjectMeta) -> PlainObject | None:
+    def _object_with_name(self, kind: str, app: ObjectMeta) -> PlainObject | None:
         """The object that has the name of the app's object of a kind."""
         if kind == "SchedulingPolicy":
             found: PlainObject | None = self._cache.get(kind, app_objects.policy_name(app))
@@ -246,7 +246,7 @@ class PolicyAppReconciler:
     def _observed(
         self, app: PolicyApp, problem: tuple[str, str] | None, drift: Drift, governance: app_status.Governance
     ) -> app_status.Observed:
-        deployment = self._made("Deployment", app.metadata)
+        deployment = self._object_with_name("Deployment", app.metadata)
         return app_status.Observed(
             problem=problem,
             generation=0 if deployment is None else deployment.metadata.generation,
@@ -301,7 +301,7 @@ class PolicyAppReconciler:
         """Removes the policy of a deleted app: an app that is deleted while it gets its finalizer has no `_tear_down`."""
         namespace, _, name = key.partition("/")
         deleted = ObjectMeta(name=name, namespace=namespace)
-        policy = self._made("SchedulingPolicy", deleted)
+        policy = self._object_with_name("SchedulingPolicy", deleted)
         if policy is not None and await existing(self._writer, "PolicyApp", namespace, name) is None:
             await remove(self._writer, policy)
 

@@ -185,10 +185,10 @@ def check_group(scenario: Scenario, step: test_steps.ExpectGroup) -> Failure | N
         return _message_missing(step, messages)
     if not isinstance(tried.answer, Placed):
         return Failure(at=step.span, sentence=f"{step.group} is pending: {tried.answer.message}")
-    return None if step.key is None else _apart(tried, step.key.value, step)
+    return None if step.key is None else _not_together(tried, step.key.value, step)
 
 
-def _apart(tried: GroupAttempt, key: str, step: test_steps.ExpectGroup) -> Failure | None:
+def _not_together(tried: GroupAttempt, key: str, step: test_steps.ExpectGroup) -> Failure | None:
     """The failure of an expectation that members are together, the members that were placed before included."""
     found: dict[str, list[str]] = {}
     snapshot = next((attempt.snapshot for attempt in tried.attempts.values()), None)

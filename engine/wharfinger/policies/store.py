@@ -364,7 +364,7 @@ class PolicyStore:
         if active.revision != self.active.revision:
             self._scheduling.adopt(active)
             self.active = active
-        self._hold(entries, choices)
+        self._adopt_choices(entries, choices)
         self._emit_changes(removed)
         await self.build_thread.run_without_rest(self._records.write, list(self._ledger), removed)
         await self.build_thread.run_without_rest(free_one_by_one, former)
@@ -380,7 +380,7 @@ class PolicyStore:
             since=entry.stored.since if entry.stored is not None else entry.since or 0.0,
         )
 
-    def _hold(self, entries: Sequence[Entry], choices: Sequence[Choice]) -> None:
+    def _adopt_choices(self, entries: Sequence[Entry], choices: Sequence[Choice]) -> None:
         now = self._clock.now()
         for entry, choice in zip(entries, choices, strict=True):
             entry.hold(choice, now)

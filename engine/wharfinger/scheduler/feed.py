@@ -90,7 +90,7 @@ class ClusterFeed:
             if known.uid == PodView(obj).uid:
                 self._pod_gone(known)
         else:
-            self._gone(kind, key)
+            self._remove_object(kind, key)
         self._changed()
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
@@ -126,7 +126,7 @@ class ClusterFeed:
         if kind == "Pod":
             self._pod_gone(known)
         else:
-            self._gone(kind, key)
+            self._remove_object(kind, key)
 
     def unreadable(self, kind: str, obj: Any, error: BaseException, *, listed: bool) -> None:
         """Keep the last readable state of an object; for a pod that was never readable, write that it cannot be placed."""
@@ -183,7 +183,7 @@ class ClusterFeed:
                 if kind in PODGROUPS and (old is None or old.spec != obj.spec):
                     self._queue.groups.terms_changed(key)
 
-    def _gone(self, kind: str, key: str) -> None:
+    def _remove_object(self, kind: str, key: str) -> None:
         removed = self._known[kind].pop(key)
         if kind == "Node":
             self._state.remove_node(key)

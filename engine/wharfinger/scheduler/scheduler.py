@@ -105,7 +105,7 @@ class Scheduler:
             gate_failed=self._gate_failed,
             index=GroupIndex(self.state.objects, served=coscheduling),
         )
-        self.budget = PolicyBudget(self.settings.budget, ports.clock.now, ports.clock.monotonic, self._size, suspension_changed)
+        self.budget = PolicyBudget(self.settings.budget, ports.clock.now, ports.clock.monotonic, self._cluster_size, suspension_changed)
         self.profiles = Profiles(chains, ports.emit, ports.stopwatch, self.budget)
         self._rest = rest
         self._stopping = False
@@ -301,7 +301,7 @@ class Scheduler:
         ready_at = self.queue.next_ready_at()
         return MAX_IDLE_SECONDS if ready_at is None else min(MAX_IDLE_SECONDS, max(0.0, ready_at - self._ports.clock.monotonic()))
 
-    def _size(self) -> tuple[int, int]:
+    def _cluster_size(self) -> tuple[int, int]:
         snapshot = self.state.snapshot()
         return snapshot.n_nodes, int(snapshot.pod_count.sum())
 

@@ -237,7 +237,7 @@ def no_json(server: PrometheusServer, type_: str | None) -> SignalFailed:
 def failed(server: PrometheusServer, error: Exception) -> SignalFailed:
     """The failure for an exception of the network."""
     if _is_late(error):
-        return _late(server)
+        return _timeout(server)
     if isinstance(error, requests.exceptions.SSLError):
         return _untrusted(server, error)
     if isinstance(error, (requests.exceptions.InvalidHeader, UnicodeError)):
@@ -255,7 +255,7 @@ def _is_late(error: Exception) -> bool:
     return isinstance(error, (requests.Timeout, ReadTimeoutError, TimeoutError))
 
 
-def _late(server: PrometheusServer) -> SignalFailed:
+def _timeout(server: PrometheusServer) -> SignalFailed:
     return SignalFailed(Kind.TIMEOUT, f"{server.url} has not answered within {server.timeout:g} s")
 
 

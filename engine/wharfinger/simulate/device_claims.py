@@ -41,7 +41,7 @@ def with_made_claims(state: ClusterState, pod: PodView, put: Put | None = None) 
             continue
         template = state.objects.get(objects.ResourceClaimTemplate, use.resource_claim_template_name, pod.namespace)
         if template is not None:
-            claim, is_new = _made(state, pod, use.name, template)
+            claim, is_new = _new_claim(state, pod, use.name, template)
             if is_new:
                 (put or state.put)(claim)
             statuses.append(objects.PodResourceClaimStatus(name=use.name, resource_claim_name=claim.metadata.name))
@@ -66,7 +66,7 @@ def missing_templates(state: ClusterState, pods: Iterable[PodView]) -> list[str]
     ]
 
 
-def _made(state: ClusterState, pod: PodView, name: str, template: objects.ResourceClaimTemplate) -> tuple[objects.ResourceClaim, bool]:
+def _new_claim(state: ClusterState, pod: PodView, name: str, template: objects.ResourceClaimTemplate) -> tuple[objects.ResourceClaim, bool]:
     """(the claim of a pod under a name that no claim of others has, whether it is a new one)."""
     own = f"{pod.name}-{name}"
     for claim_name in itertools.chain([own], (f"{own}-{number}" for number in itertools.count(1))):

@@ -44,7 +44,7 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry, *, of_process: bool = True) -> None:
         self.registry = registry
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no annotation here
-        self._moved = {metric: _made(metric.declaration, registry) for metric in Metric if not metric.declaration.read}
+        self._moved = {metric: _collector(metric.declaration, registry) for metric in Metric if not metric.declaration.read}
         self._readings = Readings(lambda: self.counter(Metric.ERRORS).labels("metrics").inc())
         registry.register(self._readings)
         if of_process:
@@ -100,7 +100,7 @@ class Readings(Collector):
             self._failed()
 
 
-def _made(declared: Declaration, registry: CollectorRegistry) -> Counter | Histogram:
+def _collector(declared: Declaration, registry: CollectorRegistry) -> Counter | Histogram:
     if declared.kind is Kind.HISTOGRAM:
         return Histogram(declared.name, declared.help, declared.labels, registry=registry, buckets=declared.buckets)
     return Counter(declared.name, declared.help, declared.labels, registry=registry)

@@ -47,7 +47,7 @@ class EventLoopLag:
     @property
     def longest(self) -> float:
         """The longest step of the last minute or two, in seconds."""
-        self._turn()
+        self._begin_next_window()
         return max(self._longest, self._longest_before)
 
     async def run(self) -> None:
@@ -62,19 +62,19 @@ class EventLoopLag:
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
         due = loop.time() + BEAT
-        self._next = loop.call_at(due, self._beat, loop, due)
+        self._next = loop.call_at(due, self._on_beat, loop, due)
 
-    def _beat(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+    def _on_beat(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         self.late(max(0.0, loop.time() - due))
         self._wait(loop)
 
     def late(self, seconds: float) -> None:
         """Records by how many seconds a beat was late."""
         self._steps.observe(seconds)
-        self._turn()
+        self._begin_next_window()
         self._longest = max(self._longest, seconds)
 
-    def _turn(self) -> None:
+    def _begin_next_window(self) -> None:
         """Begins the next minute when one is over; values older than two minutes are removed."""
         elapsed = self._timer() - self._since
         if elapsed >= WINDOW_SECONDS:

@@ -251,7 +251,7 @@ async def _profiled(seconds: float, request: Request) -> str:
 async def _left_or_stopping(request: Request) -> None:
     """Waits until the client disconnects or the server stops."""
     stopping: asyncio.Event | None = request.scope.get("state", {}).get(STOPPING)
-    waits = [asyncio.ensure_future(_left(request))]
+    waits = [asyncio.ensure_future(_disconnected(request))]
     if stopping is not None:
         waits.append(asyncio.ensure_future(stopping.wait()))  # type: ignore[arg-type]  # what it returns does not matter
     try:
@@ -261,7 +261,7 @@ async def _left_or_stopping(request: Request) -> None:
             wait.cancel()
 
 
-async def _left(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     """Waits until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -176,7 +176,7 @@ class Shared(Generic[Value]):
         if task is None:
             task = asyncio.get_running_loop().create_task(self._computed(key, compute))
             self._wanted[key] = task
-            task.add_done_callback(_seen)
+            task.add_done_callback(_retrieve_exception)
         return await asyncio.shield(task)
 
     async def _computed(self, key: Hashable, compute: Callable[[], Value]) -> Value:
@@ -198,6 +198,6 @@ class Shared(Generic[Value]):
                 del self._wanted[key]
 
 
-def _seen(task: asyncio.Task[Any]) -> None:
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
     if not task.cancelled():
         task.exception()  # raised in `answer`, if it still waits

@@ -60,7 +60,7 @@ def _found(before: Sequence[Token], frame: Frame | None, reading: Reading, clust
     elif frame is not None and frame.holds == "set" and frame.name == "in":
         opened = len(before) - 1 - next(at for at, token in enumerate(reversed(before)) if token.start == frame.at)
         yield from _values_of(before[: opened - 1], cluster)
-    elif last in {"REQUIRED", "PREFERRED", "SPREAD_OVER"} or (last == "COMMA" and reading.item == "GROUP") or _together(before):
+    elif last in {"REQUIRED", "PREFERRED", "SPREAD_OVER"} or (last == "COMMA" and reading.item == "GROUP") or _is_after_together(before):
         yield from _keys(("node", "labels"), cluster)
     elif frame is not None and frame.holds == "call":
         yield from _arguments(before, frame, reading, cluster)
@@ -88,7 +88,7 @@ def _of_key(path: tuple[str, ...], item: Subject, key: str, cluster: KnownCluste
         yield from _shown(cluster.keys(subject, path[1]).get(key, {}), subject.value)
 
 
-def _together(before: Sequence[Token]) -> bool:
+def _is_after_together(before: Sequence[Token]) -> bool:
     """True after `together in` of a test."""
     return len(before) > 1 and before[-1].type == "IN" and before[-2].type == "TOGETHER"
 

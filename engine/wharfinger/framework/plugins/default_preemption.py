@@ -125,7 +125,7 @@ class Search:
         self._refused.update(dict.fromkeys(victimless, (NO_VICTIMS,)))
         self._reasons[NO_VICTIMS.text] += len(victimless)
         for row in possible[lower[possible]].tolist():
-            self._keep(row, self._look(row, pod, snapshot, rejection))
+            self._keep(row, self._candidate_at(row, pod, snapshot, rejection))
 
     def _stale(self, pod: PodView, snapshot: Snapshot, trial: Trial) -> NDArray[np.intp] | None:
         """The rows that changed since the last update; None for all rows."""
@@ -139,7 +139,7 @@ class Search:
         own = {row for row in (self._own, snapshot.nominated_row(pod.uid)) if row >= 0}
         return union(union(usage, nodes), np.array(sorted(own), np.intp))
 
-    def _look(self, row: int, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> Candidate | tuple[Reason, ...]:
+    def _candidate_at(self, row: int, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> Candidate | tuple[Reason, ...]:
         """The candidate of freeing a node, or the reasons why that does not help."""
         assert self._budgets is not None  # noqa: S101 — `update` has just read them
         return select_victims(row, pod, snapshot, rejection.trial, self._budgets, rejection.evictable)

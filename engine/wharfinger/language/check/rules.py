@@ -267,13 +267,13 @@ def possible(interval: Interval, kind: Kind) -> str:
     if math.isinf(low) and math.isinf(high):
         return "any number"
     if math.isinf(high):
-        return f"{_end(low, kind)} or more"
+        return f"{_bound_text(low, kind)} or more"
     if math.isinf(low):
-        return f"{_end(high, kind)} or less"
-    return f"always {_end(low, kind)}" if low == high else f"{_end(low, kind)} to {_end(high, kind)}"
+        return f"{_bound_text(high, kind)} or less"
+    return f"always {_bound_text(low, kind)}" if low == high else f"{_bound_text(low, kind)} to {_bound_text(high, kind)}"
 
 
-def _end(value: float, kind: Kind) -> str:
+def _bound_text(value: float, kind: Kind) -> str:
     return readable(value, kind).replace("-", "−")
 
 

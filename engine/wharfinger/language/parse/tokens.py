@@ -280,7 +280,7 @@ class TokenJoiner:
         if token.type == "DOT":
             return self._leading_point(kept, at)
         if before == "NUMBER" and token.text in UNITS and token.type == "NAME" and self._spaced(kept[-1], token):
-            return self._apart(kept, at)
+            return self._spaced_unit(kept, at)
         if not token.text.isidentifier():
             return token, at + 1
         run = self._run(at)
@@ -367,7 +367,7 @@ class TokenJoiner:
         self._report(Code.P109, "a number begins with a digit", token.start, after.end, f"write `{whole}`", whole)
         return Token("NUMBER", whole, token.start, after.end), at + 2
 
-    def _apart(self, kept: list[Token], at: int) -> tuple[Token, int]:
+    def _spaced_unit(self, kept: list[Token], at: int) -> tuple[Token, int]:
         """`16 Gi`."""
         number, unit = kept.pop(), self.tokens[at]
         whole = number.text + unit.text

@@ -87,10 +87,10 @@ class Label(Struct, frozen=True):
     text: str
 
     def __post_init__(self) -> None:
-        structs.force_setattr(self, "text", _seen(self.text))
+        structs.force_setattr(self, "text", _visible_text(self.text))
 
 
-def _seen(text: str) -> str:
+def _visible_text(text: str) -> str:
     """The text without characters that cannot be seen, or that change the order of others: it may quote what an author has written."""
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
 
@@ -113,7 +113,7 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name, text in (("message", self.message), ("label", self.label), ("help", self.help)):
             if text is not None and not text.isprintable():
-                structs.force_setattr(self, name, _seen(text))
+                structs.force_setattr(self, name, _visible_text(text))
 
     @property
     def severity(self) -> Severity:

@@ -73,9 +73,9 @@ class GpuNames(Struct, frozen=True, kw_only=True):
             return None
         if self.annotated and (text := pod.annotations.get(self.share)) is not None:
             each = _number(text)
-            return GpuDemand(max(count, 1), each) if each > 0 else _whole(count)
+            return GpuDemand(max(count, 1), each) if each > 0 else _whole_gpus(count)
         if total <= 0:
-            return _whole(count)
+            return _whole_gpus(count)
         return GpuDemand(max(count, 1), min(-(-total // max(count, 1)), MOST_THOUSANDTHS))
 
     def offered(self, node: objects.Node) -> int:
@@ -109,7 +109,7 @@ def _indexes(text: str) -> tuple[int, ...] | None:
     return None if _INDEXES.fullmatch(text) is None else tuple(int(part) for part in re.split("[-,]", text))
 
 
-def _whole(count: int) -> GpuDemand | None:
+def _whole_gpus(count: int) -> GpuDemand | None:
     return GpuDemand(count, WHOLE) if count > 0 else None
 
 

@@ -46,7 +46,7 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     state.read_devices(tables.device_sources)
     yield from _in_portions(state.add_node, nodes)
     yield from _in_portions(state.put, others)
-    _take_off(state, in_flight)
+    _reserve_in_flight(state, in_flight)
     yield from _in_portions(state.add_pod, pods)
     for pod, name in nominated:
         state.nominate(pod, name)
@@ -255,7 +255,7 @@ def _in_flight(store: ObjectStore) -> tuple[InFlight, ...]:
     return () if known is None else tuple(known.all_in_flight())
 
 
-def _take_off(state: ClusterState, in_flight: Sequence[InFlight]) -> None:
+def _reserve_in_flight(state: ClusterState, in_flight: Sequence[InFlight]) -> None:
     for flight in in_flight:
         for _ in range(flight.sharers):
             state.take_devices(flight.claim, flight.allocation)
@@ -285,7 +285,7 @@ def restored(cluster: Checkpoint, now: float) -> ClusterState:
         state.add_node(node)
     for obj in cluster.others:
         state.put(obj)
-    _take_off(state, cluster.in_flight)
+    _reserve_in_flight(state, cluster.in_flight)
     for pod, name, assumed in zip(cluster.pods, cluster.names, cluster.assumed, strict=True):
         put_back(state, pod, name, assumed=assumed)
     for pod, name in cluster.nominations:

@@ -88,12 +88,12 @@ class QueuedGroups:
         was_placed = index.is_placed(pod.uid)
         before, key = index.key_of(pod.uid), index.put(pod)
         if before is not None and before != key:
-            self._look_at(before)
+            self._admit_if_complete(before)
         if key is None:
             return None
         if not pod.node_name and (placed := self._snapshot().placed(pod.uid)) is not None:
             index.put(placed[1])  # it is assumed on a node
-        self._look_at(key, placed=bool(pod.node_name) and not was_placed)
+        self._admit_if_complete(key, placed=bool(pod.node_name) and not was_placed)
         return key
 
     def gone(self, uid: str) -> None:
@@ -102,7 +102,7 @@ class QueuedGroups:
         key = self.index.remove(uid)
         if key is None:
             return
-        self._look_at(key)
+        self._admit_if_complete(key)
         entry = self._entries.get(key)
         if entry is None or entry.place in {Place.GATED, Place.GONE}:
             return
@@ -118,7 +118,7 @@ class QueuedGroups:
             entry.stale = True
             self._changed(entry, CHANGED)
 
-    def _look_at(self, key: str, *, placed: bool = False) -> None:
+    def _admit_if_complete(self, key: str, *, placed: bool = False) -> None:
         """Let a gated group in if enough of its members are there now, and forget one that has no members any more.
 
         `placed`: a member has a node that it did not get here. The others need fewer nodes then, and maybe in its domain.
@@ -224,7 +224,7 @@ class QueuedGroups:
             self.reject(entry, rejectors)
         else:
             self._places.in_flight.end(entry.uid)
-            self._rest(entry)
+            self._make_ready(entry)
 
     def reject(self, entry: QueuedGroup, rejectors: frozenset[Plugin]) -> None:
         """Let an unschedulable group wait until an event may help.
@@ -254,7 +254,7 @@ class QueuedGroups:
     def put_back(self, entry: QueuedGroup) -> None:
         """Undo the beginning of an attempt: it was not made, or the group has changed meanwhile."""
         self._undo(entry)
-        self._rest(entry)
+        self._make_ready(entry)
 
     def activate(self, entry: QueuedGroup, event: str) -> bool:
         """True if the group was waiting; it is ready now, without backoff. Gated groups stay."""
@@ -314,7 +314,7 @@ class QueuedGroups:
         if not self._gated(entry):
             self._places.back_off(entry, self._settings.error_backoff.ready_at(entry.queued_at, entry.errors))
 
-    def _rest(self, entry: QueuedGroup) -> None:
+    def _make_ready(self, entry: QueuedGroup) -> None:
         """Let an entry without a place be ready if it has members."""
         entry.place = Place.GONE
         if not self._gated(entry):

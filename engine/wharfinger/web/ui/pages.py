@@ -244,7 +244,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 — as every ASGI application
         """Sends until the stream has ended. For a watcher that reads nothing, that is when the server closes the connection."""
         sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(_left(receive))
+        leaving = asyncio.ensure_future(_disconnected(receive))
         disconnecting = asyncio.ensure_future(self._watcher.ended())
         work = {sending, leaving, disconnecting}
         try:
@@ -267,7 +267,7 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _left(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     """Waits until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -178,7 +178,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
     }
     unwanted = [flag for flag, given in of_new_plans.items() if given]
     if undo_cordons:
-        return _undone(flags, longest, [*unwanted, *(["--plan"] if plan else []), *(["--apply"] if apply else [])])
+        return _open_left_cordons(flags, longest, [*unwanted, *(["--plan"] if plan else []), *(["--apply"] if apply else [])])
     if plan is not None:
         return _kept(flags, plan, longest, unwanted, apply=apply)
     _refuse(flags, goal, cost, apply=apply)
@@ -262,7 +262,7 @@ def _kept(flags: QuestionFlags, path: Path, max_wait: float, unwanted: Sequence[
     return _applied(asked.chain, kept.plan_options, kept.moves, flags, max_wait, exact=True)
 
 
-def _undone(flags: QuestionFlags, max_wait: float, unwanted: Sequence[str]) -> int:
+def _open_left_cordons(flags: QuestionFlags, max_wait: float, unwanted: Sequence[str]) -> int:
     """Opens the nodes that a rebalance has left cordoned; returns the exit code. `unwanted` are flags that it would not heed."""
     if unwanted or not flags.live:
         no = unwanted[0] if unwanted else "--goal, --plan or --apply"

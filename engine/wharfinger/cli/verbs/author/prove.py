@@ -106,11 +106,11 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if never is not None and above is None:
         raise UsageError("--never needs --above, the nodes that are to win")
     try:
-        found = _one(policy, param)
-        others = [_one(path, None) for path in with_policies or ()]
+        found = _single_policy(policy, param)
+        others = [_single_policy(path, None) for path in with_policies or ()]
         statements = _statements()
         make: dict[str, Callable[[], Any]] = {
-            "--same-as": lambda: statements.same_as(found, _one(str(same_as), param)),
+            "--same-as": lambda: statements.same_as(found, _single_policy(str(same_as), param)),
             "--spares": lambda: statements.spares(found, filter_, str(spares)),
             "--dead": lambda: statements.dead(found, str(dead)),
             "--implied": lambda: statements.implied_by(found, str(implied), by, others),
@@ -130,7 +130,7 @@ def _belongs(flag: str, value: str | None, to: str, other: str | None) -> None:
         raise UsageError(f"{flag} goes with {to}")
 
 
-def _one(path: str, param: list[str] | None) -> CompiledPolicy:
+def _single_policy(path: str, param: list[str] | None) -> CompiledPolicy:
     """The one policy of a file."""
     found = chosen_policies.compiled([path], param)
     if len(found) != 1:

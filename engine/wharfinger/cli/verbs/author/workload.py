@@ -55,7 +55,7 @@ def wharf_workload(
         )
     of_all = f"{len(requests)} of {len(found):,} different requests are {share} of them"
     streams.out(f"# {found.total():,} pods of {', '.join(snapshot)}; {of_all}\n")
-    streams.out(_written(name, requests))
+    streams.out(_declaration(name, requests))
     return 0
 
 
@@ -128,7 +128,7 @@ def _typical(found: Counter[Shape], share: float) -> list[tuple[Shape, float]]:
     return chosen
 
 
-def _written(name: str, requests: Sequence[tuple[Shape, float]]) -> str:
+def _declaration(name: str, requests: Sequence[tuple[Shape, float]]) -> str:
     """The declaration of a workload in the language; one request per line."""
     lines = "".join(f"  {{ {', '.join(_fields(shape, weight))} }},\n" for shape, weight in requests)
     return f"workload {name} = [\n{lines}]\n"

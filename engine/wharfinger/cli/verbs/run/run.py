@@ -86,12 +86,12 @@ def _settings(given: Given) -> Settings:
     document = settings.model_dump(by_alias=True)
     for name, setting in _SETTINGS.items():
         if given[name] is not None:
-            _put(document, setting.path, given[name])
+            _set_value(document, setting.path, given[name])
     document["profiles"] = _profiles(list(document["profiles"]), given)
     return validated(document, "flags")
 
 
-def _put(document: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _set_value(document: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     """Sets a value below a document, in a part that is made if there is none."""
     *parts, last = path
     for part in parts:

@@ -145,7 +145,7 @@ class DeviceRule(AllocatingFilter):
             for name in self._other_resources:
                 found[~_has_allocatable(snapshot, name)[rows]] = NO_RESOURCE
         if self._allocated:
-            elsewhere = self._elsewhere(snapshot, rows)
+            elsewhere = self._unavailable_rows(snapshot, rows)
             found[elsewhere & (found == 0) & self._looks_at_claims(snapshot, rows)] = ELSEWHERE
         return found
 
@@ -460,7 +460,7 @@ class DeviceRule(AllocatingFilter):
             variant.keep(number, outcome)
         return cast("Outcome", outcome)
 
-    def _elsewhere(self, snapshot: Snapshot, rows: Rows) -> Mask:
+    def _unavailable_rows(self, snapshot: Snapshot, rows: Rows) -> Mask:
         found = np.zeros(node_selection.row_count(snapshot, rows), np.bool_)
         for index, _ in self._allocated:
             found |= self._not_at(snapshot, rows, index)

@@ -155,7 +155,7 @@ def _of_container(
     container: objects.Container, index: int, resource: str, class_name: str, reusable: Sequence[objects.DeviceRequest]
 ) -> tuple[objects.DeviceRequest | None, list[Mapped]]:
     """The request that a container needs in addition to reusable ones (None if these are enough), and all requests that serve it."""
-    wanted = _whole(container.resources.requests.get(resource, "0"))
+    wanted = _whole_number(container.resources.requests.get(resource, "0"))
     if not wanted:
         return None, []
     mapped = []
@@ -176,7 +176,7 @@ def _count(request: objects.DeviceRequest) -> int:
     return request.exactly.count
 
 
-def _whole(text: str) -> int:
+def _whole_number(text: str) -> int:
     """A quantity as a whole number; 0 if it is none (`AsInt64`)."""
     nanos = quantity.nano(text)
     return nanos // quantity.NANO if nanos % quantity.NANO == 0 and nanos < 2**63 * quantity.NANO else 0

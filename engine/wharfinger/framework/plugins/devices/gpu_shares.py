@@ -118,7 +118,7 @@ class GpusFree(PreparedFilter):
     def __init__(self, wanted: GpuDemand, names: GpuNames) -> None:
         self._wanted = wanted
         self._names = names
-        few = _few(wanted)
+        few = _shortage_text(wanted)
         self.reasons = (Reason(f"node(s) had {few} free"), Reason(f"node(s) had {few}", resolvable=False))
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8] | Mask:
@@ -151,7 +151,7 @@ class GpusFree(PreparedFilter):
         return (count < self._wanted.count) | (self._wanted.milli > WHOLE)
 
 
-def _few(wanted: GpuDemand) -> str:
+def _shortage_text(wanted: GpuDemand) -> str:
     """A text about the shortage of a node: `no GPU`, or `fewer than 2 GPUs with 500 thousandths`."""
     if wanted.milli == WHOLE:
         return "no GPU" if wanted.count == 1 else f"fewer than {wanted.count} GPUs"

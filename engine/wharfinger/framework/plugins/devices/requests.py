@@ -344,11 +344,11 @@ def _cost(alternative: Alternative, device: objects.Device) -> int:
 
 def _portions(alternative: Alternative, content: DeviceContent) -> tuple[Portion, ...] | None:
     if alternative.wanted.capacity is None:
-        return content.once("portions", _whole)
+        return content.once("portions", _default_consumption)
     return portions(alternative.wanted.capacity.requests, content.device.capacity)
 
 
-def _whole(content: DeviceContent) -> tuple[Portion, ...] | None:
+def _default_consumption(content: DeviceContent) -> tuple[Portion, ...] | None:
     """The consumption of a request that names no amounts."""
     return portions({}, content.device.capacity)
 

@@ -117,7 +117,7 @@ class InterPodAffinity(GroupedHints, CountingPlugin, FilterPlugin, ScorePlugin):
         except InvalidObject:
             return False  # no event makes them readable
         if change.pod is not None:
-            return _let_in(affinity.Hints(pod, terms, snapshot.objects), change, change.pod)
+            return _may_fit_now(affinity.Hints(pod, terms, snapshot.objects), change, change.pod)
         if change.events & ClusterEvent.NAMESPACE:
             return True
         keys = {term.topology_key for term in terms.required}
@@ -196,7 +196,7 @@ def _terms_of_incoming(pod: PodView) -> affinity.Terms:
     return terms
 
 
-def _let_in(hints: affinity.Hints, change: Change, placed: PodView) -> bool:
+def _may_fit_now(hints: affinity.Hints, change: Change, placed: PodView) -> bool:
     if change.events & ClusterEvent.POD_PLACED:
         return hints.comes(placed)
     if change.events & ClusterEvent.POD_REMOVED:
