@@ -38,6 +38,7 @@ Item: TypeAlias = msgspec.Raw | Any  # Raw for JSON, plain values for YAML
 SUFFIXES = (".json", ".yaml", ".yml", ".jsonl", ".ndjson")
 _FLOW_YAML = re.compile(rb"\s*[\[{]\s*[A-Za-z]")  # `{apiVersion: v1, …}`: braces without the quotes of JSON
 _GZIP_MAGIC = b"\x1f\x8b"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Outline(msgspec.Struct, rename="camel"):
@@ -184,14 +185,19 @@ def _unpacked(stream: BinaryIO) -> BinaryIO:
     return cast("BinaryIO", gzip.GzipFile(fileobj=buffered)) if buffered.peek(2)[:2] == _GZIP_MAGIC else buffered
 
 
-def split(stream: BinaryIO, *, yaml_likely: bool = False) -> Iterator[Document]:
-    """The documents of one file; NotReadable if it is neither JSON nor YAML."""
+def split(stream: BinaryIO, *, yaml_likely: bool = False, unique_keys: bool = False) -> Iterator[Document]:
+    """The documents of one file; NotReadable if it is neither JSON nor YAML.
+
+    With `unique_keys`, YAML with a key twice in one mapping is rejected, as by kubectl; that is slow for megabytes.
+    """
     try:
         items, start = open_stream(stream)
         if items is None:
             if b"\0" in start:  # also a device without an end, such as /dev/zero
+                if start.startswith(_UTF16):
+                    raise NotReadable("it is UTF-16; write it as UTF-8, in PowerShell by `| Out-File -Encoding utf8 FILE`, not `> FILE`")
                 raise NotReadable("neither JSON nor YAML: it is not UTF-8 text, as it has zero bytes")
-            yield from _split_bytes(start + stream.read(), yaml_likely=yaml_likely)
+            yield from _split_bytes(start + stream.read(), yaml_likely=yaml_likely, unique_keys=unique_keys)
         else:
             yield Document(kind="List", api_version=items.api_version, items=items, is_list=True)
             yield Document(metrics=_present_or_none(items.metrics), capture=_present_or_none(items.capture))
@@ -201,24 +207,24 @@ def split(stream: BinaryIO, *, yaml_likely: bool = False) -> Iterator[Document]:
         raise NotReadable(f"broken gzip: {error}") from None
 
 
-def _split_bytes(content: bytes, *, yaml_likely: bool) -> Iterator[Document]:
+def _split_bytes(content: bytes, *, yaml_likely: bool, unique_keys: bool) -> Iterator[Document]:
     content = content.removeprefix(b"\xef\xbb\xbf")
     if _FLOW_YAML.match(content) or content.lstrip()[:1] not in {b"{", b"["}:
-        yield from _of_yaml(content)
+        yield from _of_yaml(content, unique_keys=unique_keys)
         return
     try:
         documents = _split_json(content)
     except NotReadable:
         if not yaml_likely and b"\n---" not in content:
             raise
-        documents = list(_of_yaml(content))
+        documents = list(_of_yaml(content, unique_keys=unique_keys))
     yield from documents
 
 
-def _of_yaml(content: bytes) -> Iterator[Document]:
+def _of_yaml(content: bytes, *, unique_keys: bool) -> Iterator[Document]:
     from wharfinger.model.reading.yaml_text import parse_yaml  # noqa: PLC0415 — a parser that JSON does not need
 
-    return map(_plain_document, parse_yaml(content))
+    return map(_plain_document, parse_yaml(content, unique_keys=unique_keys))
 
 
 def _split_json(content: bytes) -> list[Document]:

@@ -147,8 +147,8 @@ def read_objects(paths: Iterable[str | Path], *, skip_invalid: bool = False, wri
     """All objects in the files, folders and `-` (standard input).
 
     UsageError if a path cannot be read; InvalidObject if an object cannot be read. With `skip_invalid` it is listed in `skipped` instead.
-    `written`: the files are written by hand; they are read to the end and checked for unknown fields, and the error lists everything that
-    is wrong, one per line.
+    `written`: the files are written by hand; they are read to the end, and checked for unknown fields, and for keys and objects that are
+    there twice. The error lists everything that is wrong, one per line.
     """
     reader = _Reader(skip_invalid=skip_invalid, written=written)
     with _paused_collection():
@@ -220,7 +220,8 @@ class _Reader:
 
     def read(self, label: str, stream: BinaryIO) -> None:
         try:
-            for document in documents.split(stream, yaml_likely=label.removesuffix(".gz").endswith((".yaml", ".yml"))):
+            yaml_likely = label.removesuffix(".gz").endswith((".yaml", ".yml"))
+            for document in documents.split(stream, yaml_likely=yaml_likely, unique_keys=self._written):
                 self._read_document(document, label)
         except (decode.NotReadable, documents.BrokenItem) as error:
             self._refuse(label, str(error))
@@ -288,6 +289,8 @@ class _Reader:
         key = objects.key_of(obj) if obj.metadata.name else f"{objects.key_of(obj)}{obj.metadata.generate_name}{len(found)}"
         if key in found:
             self._replaced += 1
+            if self._written:
+                self._skipped.append(f"{objects.kind_of(obj)} {key} is there more than once; the last one counts")
         found[key] = obj
 
     def _add_metrics(self, table: documents.Item, label: str) -> None:

@@ -141,6 +141,17 @@ def test_of_two_versions_the_last_one_counts():
     assert found.replaced == 1
 
 
+def test_what_is_there_twice_in_a_file_written_by_hand_is_said():
+    """kubectl takes the last object too, and refuses a mapping with a key twice, of which one would be without effect."""
+    found = files.read_bytes(as_json(kubectl_list(POD, NODE, POD)), "web.json", written=True)
+    assert found.skipped == ("Pod shop/p1 is there more than once; the last one counts",)
+
+    twice = b"kind: Pod\nmetadata: {name: web}\nspec:\n  nodeSelector: {disk: ssd}\n  nodeSelector: {gpu: a100}\n"
+    assert files.read_bytes(twice).pods[0].spec.node_selector == {"gpu": "a100"}
+    with pytest.raises(InvalidObject, match=r'^web.yaml: line 5: the key "nodeSelector" is there twice$'):
+        files.read_bytes(twice, "web.yaml", written=True)
+
+
 def test_kinds_of_other_groups_are_not_mistaken():
     knative = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": {"name": "s"}}
     found = files.read_bytes(as_json(kubectl_list(knative)))
@@ -180,6 +191,7 @@ def test_a_broken_object_is_named_and_left_out_only_on_request(content):
         (b"[", "f: not JSON: it ends too early"),
         (b"[" * 100_000 + b"]" * 100_000, "f: not JSON that can be read: its values are nested too deeply"),
         (b"{\x00", "zero bytes"),
+        ('{"kind": "List"}'.encode("utf-16"), "f: it is UTF-16; write it as UTF-8, in PowerShell by `| Out-File -Encoding utf8 FILE`"),
         (as_json(kubectl_list(NODE, POD))[:120], "not JSON: it ends too early"),
         (as_json(kubectl_list(NODE, POD)).replace(b'"p1"', b'"p1'), "item 1, which starts at byte 138, is not JSON"),
     ],
