@@ -1,8 +1,8 @@
 """Searches for places of groups, run to their end in one go."""
 
-from wharfinger.event_loop import at_once
 from wharfinger.groups.placing import placing
 from wharfinger.groups.preempting import preempting
+from wharfinger.steps import at_once
 
 
 def place(*given, **more):

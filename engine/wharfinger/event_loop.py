@@ -1,30 +1,22 @@
-"""Tools that keep one event loop responsive: clock, waiting with a limit, backoffs, background tasks, long work in a thread, garbage.
+"""Tools that keep one event loop responsive: clock, waiting with a limit, backoffs, background tasks, long work in a thread.
 
 A thread that computes gives Python's lock away every few milliseconds, and a decision gives it away with every array it works on: it would
 wait for the lock dozens of times. So while something is built in a thread, threads switch sooner, and for a while the scheduler rests
 between two slices of deciding.
-
-Python's garbage collection stops all threads. It runs over young objects after every few hundred new ones. It runs over all objects, a
-tenth of a second for a large cluster, when enough have survived. That is in the middle of a burst of pods or of a reload of policies.
-Modules, policies and the first state of a cluster are a million objects that stay; looking through them was a tenth of the CPU of a burst.
-So objects that exist after the start, and after the first list of the cluster, are frozen. Young objects are collected in portions of a few
-milliseconds. A full collection waits until the process is idle. Python's middle generation is not used. Its collection takes as long as ten
-collections of young objects, all at once, and finds only objects that a full collection would find as well.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from msgspec import Struct
 
@@ -190,7 +182,7 @@ def _succeeded(task: asyncio.Future[Any]) -> None:
         raise error
 
 
-# ── long work: in slices, and in a thread ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── long work in a thread ────────────────────────────────────────────────────────────────────────────────────────────────
 
 SWITCH_INTERVAL = 0.0002
 """Seconds after which a thread requests the lock; Python's own 0.005 would make a decision of 1 ms last 40."""
@@ -199,60 +191,8 @@ BUILD_PAUSE = 0.005
 MAX_PAUSED_BUILD = 3.0
 """Seconds of building after which the scheduler does not rest for it any more."""
 
-SLICE = 0.003
-"""Seconds of work on the event loop at a time."""
-SLICE_PAUSE = 0.003
-"""Seconds between two slices: a scheduler with much to do loses at most half of its time."""
-
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def at_once(steps: Generator[None, None, T]) -> T:
-    """The result of the generator, without a pause between its steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            result: T = finished.value
-            return result
-
-
-async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
-    """The result of the generator, which yields wherever it may be interrupted."""
-    ends = clock.monotonic() + SLICE
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            result: T = finished.value
-            return result
-        if clock.monotonic() >= ends:
-            await clock.sleep(SLICE_PAUSE)
-            ends = clock.monotonic() + SLICE
-
-
-class TimedSteps(Generic[T]):
-    """Steps, and the `seconds` that they have taken so far."""
-
-    def __init__(self, steps: Generator[None, None, T], clock: Clock) -> None:
-        self._steps = steps
-        self._clock = clock
-        self.seconds = 0.0
-
-    def run(self) -> Generator[None, None, T]:
-        """The same steps, with the same result."""
-        with closing(self._steps):
-            while True:
-                began = self._clock.monotonic()
-                try:
-                    next(self._steps)
-                except StopIteration as finished:
-                    result: T = finished.value
-                    return result
-                finally:
-                    self.seconds += self._clock.monotonic() - began
-                yield
 
 
 class BatchThread:
@@ -347,54 +287,3 @@ def _short_switch_interval() -> Iterator[None]:
         usual = _usual_intervals.pop()
         if not _usual_intervals:
             sys.setswitchinterval(usual)
-
-
-# ── garbage ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-GENERATION_0_THRESHOLD = 10_000
-"""New objects after which the youngest generation is collected."""
-NEVER = 1_000_000_000
-COLLECTION_POLL_SECONDS = 1.0
-"""Seconds between two checks whether the process is idle."""
-IDLE_COLLECTION_THRESHOLD = 500_000
-"""New objects after which a full collection runs when the process is idle."""
-FORCED_COLLECTION_THRESHOLD = 10 * IDLE_COLLECTION_THRESHOLD
-"""New objects after which a full collection runs in any case."""
-
-
-@contextmanager
-def without_full_collections() -> Iterator[None]:
-    """A context in which existing objects are left out of collections, and Python starts no full collection by itself."""
-    usual = gc.get_threshold()
-    gc.set_threshold(GENERATION_0_THRESHOLD, NEVER, NEVER)
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
-        gc.unfreeze()
-
-
-async def collect_when_idle(idle: Callable[[], bool], clock: Clock, loaded: Callable[[], Awaitable[None]]) -> None:
-    """Collect garbage when `idle` returns True, or when there may be too much of it, until cancelled.
-
-    Objects that exist when `loaded` returns are never looked at.
-    """
-    with without_full_collections():
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_freeze_after(loaded))
-            while True:
-                await clock.sleep(COLLECTION_POLL_SECONDS)
-                grown = _new_objects()
-                if grown >= FORCED_COLLECTION_THRESHOLD or (grown >= IDLE_COLLECTION_THRESHOLD and idle()):
-                    gc.collect()
-
-
-async def _freeze_after(loaded: Callable[[], Awaitable[None]]) -> None:
-    await loaded()
-    gc.freeze()
-
-
-def _new_objects() -> int:
-    """The approximate number of objects made since the last full collection that survived a collection of the youngest generation."""
-    return gc.get_count()[1] * GENERATION_0_THRESHOLD

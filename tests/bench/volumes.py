@@ -14,9 +14,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from wharfinger.event_loop import without_full_collections
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.garbage import without_full_collections
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.bench.figures import compile_sources
 from tests.bench_cluster.load import Load
 from tests.bench_cluster.workloads import READY
 from tests.cluster import objects
@@ -162,6 +163,7 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="the pods to count")
     asked = parser.parse_args()
     equal: list[bool] = []
+    compile_sources()
     with ControlPlane() as cluster:
         cluster.kwok.stop()
         cluster.controllers.stop()

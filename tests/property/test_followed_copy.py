@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.property import clusters
-from wharfinger.event_loop import at_once
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import FollowedCopy
+from wharfinger.steps import at_once
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.group_searches import place
-from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.groups.exact.member_classes import ordered
@@ -19,6 +18,7 @@ from wharfinger.groups.terms import Group, GroupTerms, Impossible, Level, Placed
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.steps import at_once
 
 CHAIN = assemble()
 HOST, RACK = "kubernetes.io/hostname", "rack"

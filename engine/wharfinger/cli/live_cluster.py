@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -59,7 +58,9 @@ CAPTURE_AGENT = "wharf-snapshot"
 
 def capture(kubeconfig: str | None, context: str | None) -> Captured:
     """Everything that a decision depends on; UsageError if it cannot be read."""
-    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — imports that files do not need
+    import asyncio  # noqa: PLC0415 — imports that files do not need
+
+    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — as above
     from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — as above
     from wharfinger.kube.reads import Reads  # noqa: PLC0415 — as above
     from wharfinger.kube.wire import captured  # noqa: PLC0415 — as above
@@ -94,7 +95,9 @@ SYNC_TIMEOUT = 120.0
 @contextlib.asynccontextmanager
 async def watched(kubeconfig: str | None, context: str | None, agent: str) -> AsyncIterator[tuple[WatchedCluster, Connection, Clock]]:
     """The cluster as it is from now on, once it has been read. UsageError if that takes too long."""
-    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — half a second of imports that files do not need
+    import asyncio  # noqa: PLC0415 — half a second of imports that files do not need
+
+    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — as above
     from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — as above
     from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — as above
     from wharfinger.kube.reflector import Informers  # noqa: PLC0415 — as above
@@ -194,6 +197,8 @@ def measured(  # noqa: PLR0913, PLR0917 — the options of a verb
     policies = [policy for policy in chosen_policies.loaded(chosen) if policy.metrics] if chosen else []
     if not policies:
         return Measured()
+    import asyncio  # noqa: PLC0415 — imports that files do not need
+
     return asyncio.run(_read_samples(found, policies, settings, kubeconfig, context))
 
 

@@ -21,10 +21,10 @@ from msgspec import Struct
 from wharfinger.cli import chosen_policies, live_cluster, options, streams
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
-from wharfinger.event_loop import without_full_collections
 from wharfinger.explain import policy_warnings
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.chain_settings import ChainConfig
+from wharfinger.garbage import without_full_collections
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.terms import DomainFit
 from wharfinger.language.report import wording

@@ -17,8 +17,9 @@ from wharfinger.daemon.policies import POLICIES, announced, connect, measure, me
 from wharfinger.daemon.settings import Settings
 from wharfinger.emit import Emit, Subscribers, ignore
 from wharfinger.errors import WharfingerError
-from wharfinger.event_loop import Tasks, collect_when_idle
+from wharfinger.event_loop import Tasks
 from wharfinger.framework.ports import Clock, ClusterSink
+from wharfinger.garbage import collect_when_idle
 from wharfinger.kube.api_server import ApiServer, ServerVersion, ports_of
 from wharfinger.kube.connection import Connection, Limits, keep_checking_server
 from wharfinger.kube.credentials import Credentials

@@ -19,7 +19,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wharfinger.errors import UnknownObject
-from wharfinger.event_loop import at_once
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.kept_result import Evaluation
 from wharfinger.groups.domains import domains
@@ -30,6 +29,7 @@ from wharfinger.model.devices.pools import Pools
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.objects.requests import listing_order
 from wharfinger.model.state.device_states import DeviceStates, State
+from wharfinger.steps import at_once
 from wharfinger.web.ui.board import Coloring, points, scale_of, share
 
 if TYPE_CHECKING:

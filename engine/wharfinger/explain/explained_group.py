@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct
 
 from wharfinger.errors import UnknownObject
-from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import Attempt, attempt
@@ -20,6 +19,7 @@ from wharfinger.language.report import wording
 from wharfinger.language.report.plain_values import plain
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.steps import at_once
 
 MAX_DOMAINS = 50
 """Domains that are listed."""

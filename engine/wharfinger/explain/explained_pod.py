@@ -15,7 +15,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wharfinger.event_loop import at_once
 from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.explained_group import free_members, group_sentence, named_victims
 from wharfinger.explain.explanation import Explanation, NodeReport, explain_decision
@@ -30,6 +29,7 @@ from wharfinger.language.report.plain_values import plain
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.steps import at_once
 
 MAX_PARTS = 4
 

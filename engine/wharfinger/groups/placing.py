@@ -1,6 +1,6 @@
 """Finds where a group of pods goes: all members that must be placed, close together, by the chain that places single pods.
 
-`placing` is a generator of short steps; `event_loop.at_once` runs it to its end. Members are assumed on the state in sequence and then
+`placing` is a generator of short steps; `steps.at_once` runs it to its end. Members are assumed on the state in sequence and then
 forgotten, so filters and scores see the members placed before. Domains are tried best first: those that may take the whole group come
 first, among them those where members are placed already, then the one whose nodes score best. The first that takes every member is the
 answer; if none does, the one that takes most, as kube-scheduler 1.36 chooses (schedule_one_podgroup.go, plugins/podgrouppodscount). Where

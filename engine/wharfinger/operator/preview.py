@@ -22,7 +22,7 @@ from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.crd.models import MAX_PODS, Condition, PlacementPreviewSpec, PolicyAppSpec, PreviewPolicy, WorkloadRef
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
-from wharfinger.event_loop import BuildThread, in_slices
+from wharfinger.event_loop import BuildThread
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.framework.ports import Clock, WriteFailed
 from wharfinger.kube import api_errors
@@ -42,6 +42,7 @@ from wharfinger.operator.app_objects import remove
 from wharfinger.operator.controller import ObjectCache, condition, ready, with_transition_times
 from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.operator.preview_answer import Answer, WhatIf, answer_preview
+from wharfinger.steps import in_slices
 from wharfinger.what_if.supposed_changes import NodesLike
 
 _KINDS: Mapping[str, tuple[str, type[objects.AnyObject]]] = {

@@ -20,7 +20,6 @@ from wharfinger.builtins.signature import NO_POINTS
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UsageError
-from wharfinger.event_loop import at_once
 from wharfinger.explain import conditions
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
@@ -42,6 +41,7 @@ from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.object_store import TimeAndObjects
 from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.steps import at_once
 
 Manifest = dict[str, Any]
 Fields = Mapping[str, Any]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Container, Sequence
 
 from msgspec import Struct
 
-from wharfinger.event_loop import at_once
 from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.explanation import Explanation, explain_decision
 from wharfinger.framework.chain import Chain
@@ -31,6 +30,7 @@ from wharfinger.simulate.placing import (
     place_group,
     place_pod,
 )
+from wharfinger.steps import at_once
 
 
 class ResourceUse(Struct, frozen=True, kw_only=True):

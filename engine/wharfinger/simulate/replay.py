@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.event_loop import at_once
 from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.difference import causes
 from wharfinger.framework.chain import Chain, with_policies
@@ -31,6 +30,7 @@ from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedFound
 from wharfinger.scheduler.decision_log.reading import LogReader, Place, Recorded, RecordedFound, RecordedSearch, questions
 from wharfinger.scheduler.decision_log.recorder import logged_answer, logged_found
+from wharfinger.steps import at_once
 
 MAX_NAMED = 4
 """The number of named nodes of a group, and of named members on other nodes."""

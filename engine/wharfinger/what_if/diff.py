@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct
 
-from wharfinger.event_loop import at_once
 from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.difference import Cause, causes
 from wharfinger.framework.chain import Chain
@@ -37,6 +36,7 @@ from wharfinger.scheduler.decision_log.reading import LogReader, decisions
 from wharfinger.simulate import device_claims, replay
 from wharfinger.simulate.dry_run import DryRun, PodResult, dry_run
 from wharfinger.simulate.placing import Tried, ignore
+from wharfinger.steps import at_once
 from wharfinger.what_if.leaving_pods import recreated
 
 

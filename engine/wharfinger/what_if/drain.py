@@ -18,7 +18,6 @@ from enum import Enum
 
 from msgspec import Struct, structs
 
-from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
@@ -33,6 +32,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, pod_result, utilisation
 from wharfinger.simulate.placing import place_group, queue_order, reading_ahead
+from wharfinger.steps import at_once
 from wharfinger.what_if.leaving_pods import Evictions, Refusal, cordoned, recreated, refusals, replaceable, staying
 from wharfinger.what_if.supposed_changes import SupposedChanges, placed
 

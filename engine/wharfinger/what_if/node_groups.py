@@ -18,7 +18,6 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.plugins.devices.extended_resources import backed
@@ -28,6 +27,7 @@ from wharfinger.model.node_labels import HOSTNAME, INSTANCE_TYPE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.placing import queue_order
+from wharfinger.steps import at_once
 from wharfinger.what_if.supposed_changes import NewNode, SupposedChanges, evaluated, node_like
 
 MIN_PODS, MIN_PODS_TOGETHER = 500, 1_000

@@ -11,7 +11,6 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
@@ -26,6 +25,7 @@ from wharfinger.model.node_labels import BETA_ZONE, HOSTNAME, REGION, ZONE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.placing import place_on
+from wharfinger.steps import at_once
 from wharfinger.what_if.further_pods import FurtherPod, WorkloadPods, further_groups
 from wharfinger.what_if.supposed_changes import NewNode, SupposedChanges, nodes_like
 

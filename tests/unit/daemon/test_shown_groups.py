@@ -11,12 +11,12 @@ from tests.unit.scheduler.test_groups_live import RACK, gang, member, members, r
 from wharfinger.daemon.live_board import groups
 from wharfinger.daemon.node_colors import NodeColorings
 from wharfinger.errors import UnknownObject
-from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
 from wharfinger.groups.results import GroupState
 from wharfinger.scheduler.live_answers import LiveExplanations
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
+from wharfinger.steps import at_once
 from wharfinger.web.ui.board import PodQuery
 
 SMALL = [gang("small", 4, RACK), *members("small", 4)]

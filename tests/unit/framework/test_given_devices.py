@@ -7,7 +7,6 @@ from msgspec import structs
 
 from tests.bench import devices
 from tests.unit.framework.test_device_orders import with_slices
-from wharfinger.event_loop import at_once
 from wharfinger.framework import pod_devices
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
@@ -19,6 +18,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.operator.preview_answer import answer_preview
 from wharfinger.scheduler.decision_log.recorder import logged_answer
 from wharfinger.simulate.dry_run import dry_run
+from wharfinger.steps import at_once
 
 CHAIN = assemble()
 GPU, SHARE = "nvidia.com/gpu", "alibabacloud.com/gpu-milli"

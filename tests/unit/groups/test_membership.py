@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from tests.work import calls
 from wharfinger.errors import InvalidObject
-from wharfinger.event_loop import at_once
 from wharfinger.groups.membership import COSCHEDULING_TIMEOUT, GroupIndex, group_index, narrowed
 from wharfinger.groups.terms import DEFAULT_TIMEOUT, Disruption, GroupTerms, Level
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.object_store import ObjectStore
+from wharfinger.steps import at_once
 
 LABEL = "scheduling.x-k8s.io/pod-group"
 OLDER_LABEL = "pod-group.scheduling.sigs.k8s.io"

@@ -8,7 +8,6 @@ import pytest
 from tests.bench.group_cases import RACK, feasible, group_of, random_case, state_of
 from tests.group_searches import place
 from tests.unit.scheduler.running import node, pod
-from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.exact import member_classes, relaxations
@@ -17,6 +16,7 @@ from wharfinger.groups.exact.member_classes import Merging, class_axes, readings
 from wharfinger.groups.terms import Impossible, Placed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.steps import at_once
 
 CHAIN = assemble()
 

@@ -7,13 +7,13 @@ from tests.in_memory import ManualClock
 from tests.unit.scheduler.running import pod
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
-from wharfinger.event_loop import at_once
 from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics.authority import Authority
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import ObjectStore, TimeAndObjects
 from wharfinger.operator.scheduling_policy import PAUSE_RATIO, PodCensus, governed
+from wharfinger.steps import at_once
 
 
 class Pods:

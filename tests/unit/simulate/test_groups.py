@@ -6,7 +6,6 @@ from msgspec import structs
 from tests.group_searches import place
 from tests.unit.groups.test_placing import RACK, racks
 from tests.unit.groups.test_turns import pod
-from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups import preempting
@@ -16,6 +15,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import Mode, place_pods
+from wharfinger.steps import at_once
 
 NO_VICTIMS = f"preemption: {preempting.NO_VICTIMS}"
 

@@ -8,7 +8,6 @@ from tests.unit.language.policies import policy as policy_of
 from wharfinger.cli import diff_report
 from wharfinger.cli.diff_report import Titles
 from wharfinger.compiler.program import compile_policy
-from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.language.report.plain_values import plain
@@ -17,6 +16,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.copies import checkpoint_of, copied
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import Direct
+from wharfinger.steps import at_once
 from wharfinger.what_if.diff import diff
 from wharfinger.what_if.drain import DrainOutcome, drain
 from wharfinger.what_if.further_pods import grouped

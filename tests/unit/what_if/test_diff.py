@@ -6,7 +6,6 @@ from tests.unit.groups.test_turns import pod as gang_pod
 from tests.unit.simulate.clusters import POLICY, chain_of, pods_of, policy, state_of
 from tests.unit.simulate.test_groups import cluster as gang_cluster
 from wharfinger.cli import diff_report
-from wharfinger.event_loop import at_once
 from wharfinger.explain.difference import Kind
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
@@ -18,6 +17,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import copied
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import place_pod, queue_order
+from wharfinger.steps import at_once
 from wharfinger.what_if.diff import GroupChange, diff
 from wharfinger.what_if.leaving_pods import recreated
 

@@ -21,12 +21,12 @@ import numpy as np
 from msgspec import Struct, field
 
 from wharfinger.errors import UsageError
-from wharfinger.event_loop import at_once
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import attempt
 from wharfinger.groups.turns import groups_among, turns
 from wharfinger.simulate.dry_run import Utilisation, utilisation
 from wharfinger.simulate.placing import Direct, place_on
+from wharfinger.steps import at_once
 from wharfinger.what_if.rebalance.consolidation import Consolidation
 from wharfinger.what_if.rebalance.draft import Draft, Moved
 from wharfinger.what_if.rebalance.gains import GPU, MIN_GAIN, FreeNodes, FreeUnits, Interrupted, NodeValue, Search, Terms, one_gpu
