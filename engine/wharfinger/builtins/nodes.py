@@ -106,7 +106,7 @@ def _per_list(context: AtRows, read: Callable[[Taints], Any], dtype: type[np.gen
 
 
 def _per_list_with(context: AtRows, key: str, read: Callable[[Taints], Any], without: Any, dtype: type[np.generic]) -> NDArray[Any]:
-    """The same, where a list is only read if it has a taint with a key; `without` is the answer for all others."""
+    """The result of `read` for the taints of each row that has a taint with a key; `without` for all other rows."""
     snapshot = context.snapshot
     numbers = snapshot.taint_sets_with(key)
     if not numbers:

@@ -75,7 +75,7 @@ class ExplainedGroup(Struct, frozen=True, kw_only=True):
         return wording.columns(rows, indent="  ")
 
     def plain(self) -> Mapping[str, Any]:
-        """The same as plain values."""
+        """The explanation as plain values, for JSON."""
         return dict(plain(self))
 
 

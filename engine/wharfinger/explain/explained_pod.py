@@ -61,7 +61,7 @@ class ExplainedPod(Struct, frozen=True, kw_only=True):
         return "".join(lines)
 
     def plain(self) -> Mapping[str, Any]:
-        """The same as plain values."""
+        """The explanation as plain values, for JSON."""
         return {
             "boundTo": self.bound_to or None,
             "group": self.group or None,

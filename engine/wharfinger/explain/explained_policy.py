@@ -90,7 +90,7 @@ class ExplainedPolicy(Struct, frozen=True, kw_only=True):
         return wording.lines(_lines(self))
 
     def plain(self) -> Mapping[str, Any]:
-        """The same as plain values."""
+        """The report as plain values, for JSON."""
         return {
             "policy": self.policy,
             "revision": self.revision,

@@ -138,7 +138,7 @@ class Chain:
         return pod
 
     def assigned_on(self, pod: PodView, snapshot: Snapshot, node: str) -> PodView:
-        """The same for a node by name, for a pod that this chain need not have decided about."""
+        """A pod as assumed on a node, with the annotations that plugins choose; another chain may have decided about it."""
         return self.assigned(Attempt(pod, snapshot, shared_by(self.policies)), snapshot.known_row(node))
 
     @cached_property

@@ -140,7 +140,7 @@ class PodWriter(Protocol):
         """Sets the condition of the victim and deletes it, with its uid as precondition; a victim that no longer exists is no error."""
 
     async def try_disrupt(self, victim: PodView, condition: Condition) -> None:
-        """The same without effect: raises `WriteFailed` if `disrupt` would be refused."""
+        """Raises `WriteFailed` if `disrupt` would be refused; changes nothing."""
 
 
 class VolumeWriter(Protocol):
@@ -224,7 +224,7 @@ class EventSink(Protocol):
         """Queues the event and returns at once; events beyond the capacity are dropped."""
 
     def record_about(self, about: Reference, event: Event) -> None:
-        """The same for an event about any object."""
+        """Queues an event about any object, like `record`."""
 
     async def drain(self) -> None:
         """Waits until every recorded event is written or dropped."""

@@ -170,7 +170,7 @@ class GroupIndex:
         return self._assign(pod)
 
     def _assign(self, pod: PodView) -> str | None:
-        """The same for a pod whose group has to be found: `put` knows that of a new version of a member by its `spec.schedulingGroup`."""
+        """Take over a pod whose group is not known yet; returns the key of its group, or None."""
         name, policy = named_group(pod), self._rule(pod)
         if not name and policy is not None:
             name = policy[0]
@@ -203,7 +203,7 @@ class GroupIndex:
         return self._forget(uid)
 
     def _forget(self, uid: str) -> str | None:
-        """The same for the present rule alone: a pod that leaves a group by that may be in one by the next."""
+        """Forget a pod by the present rule only, as the next rule may put it into a group; returns the key of its group, or None."""
         key = self._key_of.pop(uid, None)
         if key is not None:
             members = self._groups[key]

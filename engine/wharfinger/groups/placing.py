@@ -73,7 +73,7 @@ def placing(  # noqa: PLR0913 — what decides, about whom, and how far to go
 
 
 def placing_with(tentative: TentativePlacement, group: Group, *, within: Mapping[str, str]) -> Generator[None, None, GroupAnswer]:
-    """The same with the steps that `tentative` has left, which several questions may share."""
+    """A generator of steps like `placing`, with the steps that `tentative` has left; several questions may share them."""
     try:
         return (yield from _Search(tentative, group, within).run())
     finally:

@@ -158,7 +158,7 @@ def answer_without_limit(  # noqa: PLR0913, PLR0917 — as above
     namespace: str | None,
     what_if: WhatIf,
 ) -> Generator[None, None, Answer]:
-    """The same without a limit, by a decider."""
+    """A generator of steps that returns the answer of a decider, however many operations it takes."""
     state = yield from copied(snapshot)
     if namespace is not None:
         _forget_budgets_of_others(state, namespace)

@@ -112,7 +112,7 @@ def _asker(policy: str, authority: Authority) -> Requester:
 
 
 def _limited(queries: Mapping[str, Query], limits: SignalLimits) -> Mapping[str, Query]:
-    """The same, those beyond the limits marked.
+    """The queries, with those beyond the limits marked.
 
     The first ones of each requester are read; of all, those of the cluster first, then one of each namespace in turn.
     """

@@ -322,7 +322,7 @@ class Signals:
         return [self._metric_status(policy.name, metric) for policy in self._policies for metric in policy.metrics]
 
     def metrics_of(self, policy: str) -> Sequence[MetricStatus]:
-        """The same of the policies of one name."""
+        """The status of every metric of the policies of one name, as of the last check."""
         return [self._metric_status(policy, metric) for each in self._policies if each.name == policy for metric in each.metrics]
 
     def _metric_status(self, policy: str, metric: typed.Metric) -> MetricStatus:

@@ -102,7 +102,7 @@ class Diagnosis:
         return self._counted(np.ones(self._n_nodes, np.bool_))
 
     def reasons_among(self, rows: NDArray[np.intp]) -> Mapping[str, int]:
-        """The same for some rows only."""
+        """The number of nodes under each reason, as in `reasons`, of some rows only."""
         among = np.zeros(self._n_nodes, np.bool_)
         among[rows] = True
         return self._counted(among)

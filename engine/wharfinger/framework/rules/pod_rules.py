@@ -63,7 +63,7 @@ class PodRules(Struct, frozen=True, kw_only=True):
 
     @property
     def eviction_depends_on_namespaces(self) -> bool:
-        """The same for other labels of a namespace."""
+        """True if preemption may be allowed, by other labels of a namespace alone, to evict pods that it may not evict now."""
         return any(
             policy.victims is not None and (policy.scope_reads_namespaces or policy.victims.reads_namespaces) for policy in self.governing
         )

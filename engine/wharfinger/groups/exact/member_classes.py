@@ -94,7 +94,7 @@ def room(decider: Decider, snapshot: Snapshot, pod: PodView) -> NDArray[np.int64
 
 
 def room_by(filtering: Filtering, snapshot: Snapshot, pod: PodView) -> NDArray[np.int64]:
-    """The same by what the filters say about the pod."""
+    """The most pods like this one that each node may take at once, as in `room`, by the results of its filters."""
     mask = open_rows(filtering, snapshot.n_nodes)
     found = np.where(mask, UNLIMITED, 0)
     for slot in filtering.slots:

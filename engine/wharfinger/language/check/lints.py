@@ -107,7 +107,7 @@ def allowed_by(policy: ast.Policy) -> dict[Span, frozenset[str]]:
 
 
 def allowed_within(policy: ast.Policy) -> tuple[tuple[Span | None, frozenset[str]], ...]:
-    """The same by the whole text of the annotated statement; None for all of the policy."""
+    """The codes that `@allow("…")` keeps away, by the span of the whole annotated statement; None for all of the policy."""
     spans = [(None, _codes(policy.annotations)), *((item.span, _codes(item.annotations)) for item in policy.items)]
     return tuple((span, codes) for span, codes in spans if codes)
 

@@ -206,7 +206,7 @@ class RowChanges:
         return np.flatnonzero(self._column.view > revision)
 
     def since_any_layout(self, revision: int) -> NDArray[np.intp]:
-        """The same by the present numbers of the rows, also if rows were added, removed or moved since then."""
+        """The rows that changed after a revision, by their present numbers; rows may have been added, removed or moved since then."""
         return np.flatnonzero(self._column.view > revision)
 
 

@@ -43,7 +43,7 @@ def _with_group(apart: bytes, group: objects.PodSchedulingGroup) -> bytes:
 
 
 def digest_without_group(pod: objects.Pod) -> bytes:
-    """The same for decisions that do not depend on the PodGroup that a pod names."""
+    """The digest of a pod for decisions that do not depend on the PodGroup that it names."""
     metadata = pod.metadata
     owner = controller(pod)
     parts = (

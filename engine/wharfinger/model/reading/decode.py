@@ -280,7 +280,7 @@ def unknown_fields(manifest: Any, group: str, kind: str) -> tuple[str, ...]:
 
 
 def unknown_template_fields(template: Any, where: str) -> tuple[str, ...]:
-    """The same for a pod template at the path `where`."""
+    """A sentence for each field of a pod template that Kubernetes does not know; `where` is the path of the template."""
     return _sentences(_unknown(template, "PodTemplateSpec", where))
 
 

@@ -279,7 +279,7 @@ class ClusterState:
         self._tables.set_metric(name, samples)
 
     def put_metric(self, name: str, column: MetricColumn, samples: Samples, layout: int) -> None:
-        """The same for finite samples with their column, which was built for the rows of `nodes_listed` in that layout."""
+        """Replace the samples of a metric, all finite, and their column, built for the rows of `nodes_listed` in that layout."""
         self._tables.put_metric(name, column, samples, layout)
 
     def drop_metric(self, name: str) -> None:

@@ -154,7 +154,7 @@ class ObjectStore:
         return cast("F", known)
 
     def followed(self, make: Callable[[ObjectStore], F]) -> F | None:
-        """The same if it has been made already, otherwise None."""
+        """The follower of a class if `following` has made it already, otherwise None."""
         return cast("F | None", self._followers.get(make))
 
     def touch(self, kind: type[objects.AnyObject]) -> None:

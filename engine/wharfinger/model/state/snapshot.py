@@ -70,7 +70,7 @@ class Snapshot:
         return tables
 
     def detach(self) -> Snapshot:
-        """The same snapshot on its own tables, which do not change; takes time and memory in proportion to the cluster."""
+        """A copy of the snapshot on its own tables, which do not change; takes time and memory in proportion to the cluster."""
         return Snapshot(self._current().copy(), self.now)
 
     # ── nodes ──
@@ -337,7 +337,7 @@ class Snapshot:
         return self.placement_index(key, value_of).of(value)
 
     def classes_with(self, key: Hashable, value_of: Callable[[PodView], Hashable], value: Hashable) -> Collection[PodClass]:
-        """The same for a `value_of` that is equal for all pods of a template: the classes of pods, each with its `count` of pods."""
+        """The classes of placed pods for which `value_of` returns a value; it must be equal for all pods of a template."""
         return self.class_index(key, value_of).of(value)
 
     def placement_index(self, key: Hashable, value_of: Callable[[PodView], Hashable]) -> PlacementIndex:
@@ -427,12 +427,12 @@ class Snapshot:
         return None if since < tables.layout_revision else tables.usage_changes.since(since)
 
     def changed_nodes(self, since: int) -> NDArray[np.intp]:
-        """The same as `node_changes`, by the numbers of now if rows were added or removed since; nodes that were added are among them."""
+        """The rows whose node object changed after a revision, and added rows, by their present numbers."""
         tables = self._current()
         return tables.node_changes.since_any_layout(since) if since < tables.layout_revision else tables.node_changes.since(since)
 
     def changed_pods(self, since: int) -> NDArray[np.intp]:
-        """The same as `usage_changes`, by the numbers of now if rows were added or removed since."""
+        """The rows whose pods or nominated pods changed after a revision, by their present numbers; the layout may have changed since."""
         tables = self._current()
         return tables.usage_changes.since_any_layout(since) if since < tables.layout_revision else tables.usage_changes.since(since)
 

@@ -347,7 +347,7 @@ class QueuedGroups:
         return self._gate(entry, self._awaited(entry))
 
     def _gate(self, entry: QueuedGroup, reason: Reason | None) -> bool:
-        """The same for the reason that `_awaited` returns."""
+        """True if an entry without a place may not be tried now; `reason` is that of `_awaited`. Puts it where it belongs."""
         if not entry.members:
             entry.place = Place.GONE
             self._forget(entry)

@@ -65,7 +65,7 @@ class Movable:
         return self.lasting_reason(pod) or (None if refusal is None else refusal.message)
 
     def lasting_reason(self, pod: PodView) -> str | None:
-        """The same without the reasons of budgets that may allow the eviction once other pods are healthy again."""
+        """The reason why the pod must stay, apart from budgets that may allow the eviction once other pods are healthy again; or None."""
         return self._not_by_kind(pod) or self._not_by_group(pod) or self._not_by_limits(pod) or self._not_now(pod)
 
     def _not_by_group(self, pod: PodView) -> str | None:

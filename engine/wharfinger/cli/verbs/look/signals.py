@@ -82,7 +82,7 @@ def table(found: Sequence[MetricSurvey]) -> str:
 
 
 def as_json(found: Sequence[MetricSurvey]) -> str:
-    """The same as one JSON document."""
+    """The report as one JSON document."""
     return streams.json_text([_plain(each) for each in found])
 
 
