@@ -54,7 +54,7 @@ async def until(event: asyncio.Event, clock: Clock, seconds: float) -> bool:
     return event.is_set()
 
 
-WINDOW = 1.0
+BACKOFF_WINDOW = 1.0
 """Seconds to which the ends of backoffs are aligned, so that pods that become ready within one window are tried in order of priority."""
 
 
@@ -77,7 +77,7 @@ class Backoff(Struct, frozen=True, kw_only=True):
     def ready_at(self, failed_at: float, failures: int) -> float:
         """The end of the wait: the end of the window in which it runs out. 0 failures end at once."""
         wait = self.seconds(failures)
-        return failed_at if wait == 0 else (math.floor((failed_at + wait) / WINDOW) + 1) * WINDOW
+        return failed_at if wait == 0 else (math.floor((failed_at + wait) / BACKOFF_WINDOW) + 1) * BACKOFF_WINDOW
 
 
 def writers_behind_bindings(waited: float, ramp_up: float, usual: int, most: int) -> int:

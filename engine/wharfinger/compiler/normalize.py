@@ -20,7 +20,7 @@ from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.semantics.bounds import MAX_POINTS
 from wharfinger.language.semantics.types import Kind
 
-MIDDLE = 50.0
+MIDDLE_POINTS = 50.0
 VALUE, MISSING, SKIPPED = range(3)  # states of a raw value
 
 SMALLEST_SPREADS = {
@@ -59,10 +59,10 @@ def extent(raw: NDArray[np.float64], state: NDArray[np.uint8], feasible: NDArray
     """The extent over the feasible nodes that have a value, (0, 0, 50) if there are none. Arrays are `(n_nodes,)`."""
     values = raw[feasible & (state == VALUE)]
     if not len(values):
-        return Extent(0.0, 0.0, MIDDLE)
+        return Extent(0.0, 0.0, MIDDLE_POINTS)
     low, high = float(values.min()), float(values.max())
     if scaling.on_missing is not MissingAction.NEUTRAL:
-        return Extent(low, high, MIDDLE)
+        return Extent(low, high, MIDDLE_POINTS)
     return Extent(low, high, math.fsum(scaled(values, low, high, scaling).tolist()) / len(values))
 
 
@@ -87,7 +87,7 @@ def scaled(raw: NDArray[np.float64], low: float, high: float, scaling: Scaling) 
             elif stretches(low, high, scaling.min_spread):
                 raw = (raw - low) * MAX_POINTS / (high - low)
             else:
-                raw = np.full(len(raw), MIDDLE)
+                raw = np.full(len(raw), MIDDLE_POINTS)
     return np.minimum(np.fmax(raw, 0.0) + 0.0, MAX_POINTS)  # never NaN, and by the sum never -0
 
 

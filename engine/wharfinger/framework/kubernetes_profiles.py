@@ -26,14 +26,14 @@ from wharfinger.model.reading import decode
 API_GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{API_GROUP}/v1"
 KIND = "KubeSchedulerConfiguration"
-EVERY = "*"
+WILDCARD = "*"
 PROCESS_KIND = "WharfingerConfiguration"
 MAX_BYTES = 2**20  # bytes; settings are a few kilobytes
-HARD = (extension.FilterPlugin, extension.PreEnqueuePlugin)
+HARD_CONSTRAINTS = (extension.FilterPlugin, extension.PreEnqueuePlugin)
 SCORING = ("score", "preScore")
-FREE = ("postFilter", "queueSort")
+FREE_POINTS = ("postFilter", "queueSort")
 """Points whose plugins may all be disabled: they neither reject nor prefer nodes."""
-NARROW = "is a hard constraint, which settings cannot change or switch off"
+CANNOT_CHANGE = "is a hard constraint, which settings cannot change or switch off"
 EVERY_NODE = "changes nothing: every node is always considered"
 RUNNING = "concerns a running scheduler, and changes nothing about where pods go"
 _ONLY_RUNNING = (
@@ -277,7 +277,7 @@ class PluginChoice:
         return soft | {
             name
             for point, chosen in self._plugins.points()
-            if point in FREE
+            if point in FREE_POINTS
             for name, _ in self._disabled_at(point, chosen, (), self._at(point))
             if name in self._registry
         }
@@ -287,7 +287,7 @@ class PluginChoice:
             for word, entries in (("enabled", chosen.enabled), ("disabled", chosen.disabled)):
                 for index, entry in enumerate(entries):
                     place = (*at, point, word, index)
-                    if entry.name not in self._registry and (word, entry.name) != ("disabled", EVERY):
+                    if entry.name not in self._registry and (word, entry.name) != ("disabled", WILDCARD):
                         unknown_plugin(entry.name, place, self._registry, self._found)
         for index, entry in enumerate(self._plugins.score.enabled):
             if entry.name in self._registry and not self._scores(entry.name):
@@ -304,18 +304,18 @@ class PluginChoice:
         for name, path in self._dropped.items():
             if self._is_hard(name) and not any(_lists(chosen, name) for chosen in (self._plugins.filter, self._plugins.pre_enqueue)):
                 fix = "to drop its score, disable it under `score`" if self._scores(name) else "list it under `enabled`"
-                self._found.fault(path, f"{name} {NARROW}; {fix}")
+                self._found.fault(path, f"{name} {CANNOT_CHANGE}; {fix}")
 
     def _check_point(self, point: str, chosen: PluginSet, at: chain_settings.Path) -> None:
         for name, path in self._disabled_at(point, chosen, at, self._at(point)):
             if self._is_hard(name):
-                self._found.fault(path, f"{name} {NARROW}; remove it from `disabled`")
-            elif point not in FREE:
+                self._found.fault(path, f"{name} {CANNOT_CHANGE}; remove it from `disabled`")
+            elif point not in FREE_POINTS:
                 self._found.fault(path, f"{name} cannot be switched off at one point; disable it under `multiPoint`")
 
     def _check_pre_score(self, at: chain_settings.Path) -> None:
         for name, path in self._disabled_at("preScore", self._plugins.pre_score, at, ()):
-            if name != EVERY and self._scores(name) and name not in self.disabled_scores():
+            if name != WILDCARD and self._scores(name) and name not in self.disabled_scores():
                 self._found.fault(path, f"the score of {name} needs what it prepares here; disable it under `score` too")
 
     def _check_queue_sort(self, at: chain_settings.Path) -> None:
@@ -329,7 +329,7 @@ class PluginChoice:
         """(name, path) of the plugins that a point disables and does not enable again."""
         for index, entry in enumerate(chosen.disabled):
             path = (*at, point, "disabled", index)
-            names = all_there if entry.name == EVERY else [entry.name] if entry.name in self._registry else []
+            names = all_there if entry.name == WILDCARD else [entry.name] if entry.name in self._registry else []
             yield from ((name, path) for name in names if not _lists(chosen, name))
 
     def _at(self, point: str) -> list[str]:
@@ -344,7 +344,7 @@ class PluginChoice:
         return name in self._registry and issubclass(self._registry[name], extension.ScorePlugin)
 
     def _is_hard(self, name: str) -> bool:
-        return name in self._registry and issubclass(self._registry[name], HARD)
+        return name in self._registry and issubclass(self._registry[name], HARD_CONSTRAINTS)
 
 
 def _lists(chosen: PluginSet, name: str) -> bool:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 UNREACHABLE_AFTER = 15.0
 """Seconds without an answer after which the server counts as unreachable."""
-ASK = 5.0
+CHECK_AFTER_SECONDS = 5.0
 """Seconds without an answer after which the version is requested; also the timeout of that request."""
 
 
@@ -70,10 +70,10 @@ class Contact:
 async def keep_checking_server(connection: Connection, clock: Clock) -> None:
     """Requests the version whenever no other request was answered recently; never returns."""
     while True:
-        await clock.sleep(max(ASK - connection.contact.silence, 1.0))
-        if connection.contact.silence >= ASK:
+        await clock.sleep(max(CHECK_AFTER_SECONDS - connection.contact.silence, 1.0))
+        if connection.contact.silence >= CHECK_AFTER_SECONDS:
             try:
-                await connection.request("GET", "/version", timeout=ASK, urgent=True)
+                await connection.request("GET", "/version", timeout=CHECK_AFTER_SECONDS, urgent=True)
             except api_errors.ApiError:
                 continue  # the contact has recorded it
 

@@ -28,7 +28,7 @@ from wharfinger.model.objects.metadata import micro_time
 
 Callback = Callable[[], Awaitable[None] | None]
 
-LEAP = 1.0
+MAX_CLOCK_JUMP = 1.0
 """Seconds by which the time of day may be set ahead between two renewals and still be trusted."""
 
 _JITTER = 1.2  # client-go/tools/leaderelection: retries of candidates are stretched by up to this factor
@@ -93,7 +93,7 @@ class LeaseElection:
         """
         if self._leading_until is None or self._clock.monotonic() >= self._leading_until:
             return False
-        return self._clock.now() - self._clock.monotonic() < self._ahead + LEAP
+        return self._clock.now() - self._clock.monotonic() < self._ahead + MAX_CLOCK_JUMP
 
     @property
     def holder(self) -> str:

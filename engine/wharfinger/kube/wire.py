@@ -35,7 +35,7 @@ _END_OF_LIST = "k8s.io/initial-events-end"
 
 WHOLE_LIST = 120.0
 """Seconds that a list without pages may take."""
-PAGE = 500
+PAGE_SIZE = 500
 _ATTEMPTS = 4
 _NOT_AT_THAT_VERSION = (api_errors.Gone, api_errors.BadRequest, api_errors.Invalid, api_errors.ServerError)
 
@@ -347,11 +347,11 @@ class _Reading(Struct):
         """The objects of a kind at the version of the first list if possible, else the current ones."""
         if self.version:
             try:
-                return await self._pages(resource, {"resourceVersion": self.version, "resourceVersionMatch": "Exact"}, PAGE)
+                return await self._pages(resource, {"resourceVersion": self.version, "resourceVersionMatch": "Exact"}, PAGE_SIZE)
             except _NOT_AT_THAT_VERSION:
                 pass
         try:
-            return await self._pages(resource, {}, PAGE)
+            return await self._pages(resource, {}, PAGE_SIZE)
         except api_errors.Gone:
             return await self._pages(resource, {}, 0)
 

@@ -32,7 +32,7 @@ from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.scheduler import Scheduler
 
-DRAIN = 5.0
+DRAIN_SECONDS = 5.0
 """Seconds that a stop waits for what is being worked on."""
 POLL_SECONDS = 1.0
 """Seconds between two looks which kinds are missing."""
@@ -123,11 +123,11 @@ class Reconcilers:
         await run_all(self.controllers, self._clock, self._leadership)
 
     async def stop(self) -> None:
-        """Waits until work in progress has ended, within `DRAIN`."""
+        """Waits until work in progress has ended, within `DRAIN_SECONDS`."""
         for controller in self.controllers:
             controller.stop()
         try:
-            async with asyncio.timeout(DRAIN):
+            async with asyncio.timeout(DRAIN_SECONDS):
                 for controller in self.controllers:
                     await controller.queue.drained()
         except TimeoutError:

@@ -33,10 +33,10 @@ from wharfinger.operator.controller import AppPods, ObjectCache, key_of, with_tr
 RESYNC_SECONDS = 5.0
 """Seconds between two reconciles of an app without changes: its pods may have drifted."""
 
-LOOK_LATER = 1.5
+RECHECK_SECONDS = 1.5
 """Seconds between two reconciles of an app that waits for a policy that is not its own."""
 
-LOOK_SOON = 0.25
+OWN_POLICY_RECHECK_SECONDS = 0.25
 """Seconds between two reconciles of an app that waits for its own policy to decide, or for its objects to be deleted."""
 
 MOST_APPS = 100
@@ -157,7 +157,7 @@ class PolicyAppReconciler:
             await self._sweep(key)
             return None
         if app.metadata.deletion_timestamp is not None:
-            return LOOK_SOON if await self._tear_down(app) else None
+            return OWN_POLICY_RECHECK_SECONDS if await self._tear_down(app) else None
         if (refusal := self._admitted.refusal(app)) is not None:
             await self._reconcile_spec(app, refusal)
             return None
@@ -197,7 +197,7 @@ class PolicyAppReconciler:
             await self._drift.evict(app, victim)
         if not waits or problem is not None:
             return RESYNC_SECONDS
-        return LOOK_SOON if spec.policy is not None and spec.policy.inline is not None else LOOK_LATER
+        return OWN_POLICY_RECHECK_SECONDS if spec.policy is not None and spec.policy.inline is not None else RECHECK_SECONDS
 
     async def _make(self, app: PolicyApp, spec: PolicyAppSpec, *, waits: bool) -> tuple[str, str] | None:
         """Writes the objects that are missing or different; (reason, message) if that fails.

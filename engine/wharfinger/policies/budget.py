@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.model.objects.pod_view import PodView
 
-IN_A_ROW = 3
+SUSPEND_AFTER = 3
 """Decisions in a row that exceed the budget, after which a policy is suspended."""
 SUSPEND_AT = 100
 """One decision that takes this many times the budget suspends a policy."""
 STEADY_AFTER = 10
 """Decisions in a row within the budget, after which a policy is not measured any more, and its pauses start again from the first."""
-RESIZED = 0.1
+RETRY_AT_SIZE_CHANGE = 0.1
 """The relative change of the number of nodes or placed pods after which a suspended policy is tried again at once."""
 MIN_SIZE = 100
-"""Numbers of nodes or pods below this count as this many in `RESIZED`."""
+"""Numbers of nodes or pods below this count as this many in `RETRY_AT_SIZE_CHANGE`."""
 
 Key = tuple[str, str]
 """A policy's name and revision."""
@@ -117,7 +117,7 @@ class Allowance:
             return False
         self._steady = 0
         self._over += 1
-        if self._over < IN_A_ROW and seconds <= SUSPEND_AT * allowed:
+        if self._over < SUSPEND_AFTER and seconds <= SUSPEND_AT * allowed:
             return False
         self.pauses += 1
         self.suspended_until = now + self.pause
@@ -136,7 +136,7 @@ class Allowance:
     def try_again(self) -> None:
         """End the suspension; the next decision over the budget suspends the policy again."""
         self.suspended_until = None
-        self._over = IN_A_ROW - 1
+        self._over = SUSPEND_AFTER - 1
 
 
 class PolicyBudget:
@@ -406,7 +406,7 @@ def seconds_by_policy(call_timer: DecisionTimer) -> dict[str, float]:
 
 
 def _resized(before: Size, now: Size) -> bool:
-    return any(abs(new - old) > RESIZED * max(old, MIN_SIZE) for old, new in zip(before, now, strict=True))
+    return any(abs(new - old) > RETRY_AT_SIZE_CHANGE * max(old, MIN_SIZE) for old, new in zip(before, now, strict=True))
 
 
 def _milliseconds(seconds: float) -> str:

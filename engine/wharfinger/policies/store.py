@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from wharfinger.policies.last_known_good import LastKnownGood
     from wharfinger.policies.ledger import Entry
 
-GATHER = 0.05
+BATCH_SECONDS = 0.05
 """Seconds to wait after an offer for others, so that changes made together are adopted together."""
 
-RETRY = 15.0
+RETRY_SECONDS = 15.0
 """Seconds after an unexpected error until what was offered is built again."""
 
-REVIEW = 15.0
+REVIEW_SECONDS = 15.0
 """Seconds between two trials of the policies that hold, on the present cluster."""
 
 MAX_REVIEWED = 20
@@ -202,7 +202,7 @@ class PolicyStore:
                 group.create_task(each.source.run(self), name=f"policies of {each.source.name}")
             while True:
                 await self._offered.wait()
-                await self._clock.sleep(GATHER)
+                await self._clock.sleep(BATCH_SECONDS)
                 await self._build_safely()
 
     async def _build_safely(self) -> None:
@@ -214,7 +214,7 @@ class PolicyStore:
             await self.build_offers()
         except Exception as error:  # noqa: BLE001 — whatever it is, it is reported
             self._emit(Failed("policies", error))
-            await until(self._offered, self._clock, RETRY)
+            await until(self._offered, self._clock, RETRY_SECONDS)
             self._offered.set()
 
     # ── status ──
@@ -288,7 +288,7 @@ class PolicyStore:
                     self._statuses_before = None
 
     async def keep_reviewing(self) -> None:
-        """Try the policies that hold on the present cluster: all now, then some every `REVIEW` seconds, until cancelled."""
+        """Try the policies that hold on the present cluster: all now, then some every `REVIEW_SECONDS`, until cancelled."""
         most = None
         while True:
             try:
@@ -296,7 +296,7 @@ class PolicyStore:
             except Exception as error:  # noqa: BLE001 — warnings about policies must not end the process
                 self._emit(Failed("policies", error))
             most = MAX_REVIEWED
-            await self._clock.sleep(REVIEW)
+            await self._clock.sleep(REVIEW_SECONDS)
 
     async def review(self, most: int | None = None) -> None:
         """Try policies that hold on the present cluster: all, or of many the next `most` in turn."""

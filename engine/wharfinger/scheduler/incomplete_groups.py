@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
     from wharfinger.scheduler.status import GroupStatus
 
-PATIENCE = 10.0
+ROUND_SECONDS = 10.0
 """Seconds between two rounds. Members that wait in two rounds get the event: a controller creates them one after the other."""
 MEMBERS_PER_STEP = 500
 ACTION = "PreEnqueue"
@@ -44,7 +44,7 @@ class IncompleteGroups:
             return
         now = self._ports.clock.monotonic()
         if now >= self._begins_at:
-            self._begins_at = now + PATIENCE
+            self._begins_at = now + ROUND_SECONDS
             self._round = self._members()
 
     def _members(self) -> Iterator[None]:

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queued_pods import QueuedPod
 
 
-SHORTER = 4
+BUILD_SLICE_DIVISOR = 4
 """How many times shorter a slice is while policies are being built."""
-PODS_OF_STEP = 1000
+PODS_PER_STEP = 1000
 """How many pods a new leader looks at in one step for bindings whose events may be missing."""
 MAX_IDLE_SECONDS = 1.0
 """Seconds after which an idle loop checks backoffs, pods that have waited too long, and the lease."""
@@ -264,7 +264,7 @@ class Scheduler:
 
     def _record_missing_events(self) -> None:
         """Record the events of pods that were bound recently again: a leader that was killed may not have written them."""
-        pods = tuple(itertools.islice(self._missing_events, PODS_OF_STEP))
+        pods = tuple(itertools.islice(self._missing_events, PODS_PER_STEP))
         if not pods:
             return
         self._wake.set()  # for the pods that are left
@@ -276,7 +276,7 @@ class Scheduler:
     def _schedule_slice(self) -> bool:
         """True if more pods may be ready after a slice of time; False when no pod is ready."""
         clock, group = self._ports.clock, self._group_cycle
-        seconds = self.settings.slice_seconds / (SHORTER if self._rest() else 1)
+        seconds = self.settings.slice_seconds / (BUILD_SLICE_DIVISOR if self._rest() else 1)
         if group.busy:
             group.advance(clock.monotonic() + seconds)
         if self._cycle.busy:

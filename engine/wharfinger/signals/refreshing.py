@@ -37,7 +37,7 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.signals.mapping import Mapped, NodeNames
 from wharfinger.signals.query import Query, SignalLimits, queries_of
 
-SPREAD = 0.1
+JITTER = 0.1
 """Largest random deviation of an interval, as a share of it."""
 
 POLL_SECONDS = 1.0
@@ -250,7 +250,7 @@ class Refresher:
         """Refreshes at once and then at the interval, until cancelled."""
         while True:
             await self.refresh()
-            await self._clock.sleep(self.query.refresh * random.uniform(1 - SPREAD, 1 + SPREAD))
+            await self._clock.sleep(self.query.refresh * random.uniform(1 - JITTER, 1 + JITTER))
 
     async def refresh(self) -> None:
         """Sends the query once and publishes the samples; emits success or failure."""

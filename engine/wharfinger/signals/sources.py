@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 
-AT_A_TIME = 4
+MAX_CONCURRENT_QUERIES = 4
 """Concurrent queries to one server; policies of the cluster use at most three, those of all namespaces together too."""
 
 ReadNodeMetrics = Callable[[], Awaitable[bytes]]
@@ -102,7 +102,7 @@ class PrometheusSource:
 
     def __init__(self, servers: Iterable[PrometheusServer]) -> None:
         self._servers = {server.name: server for server in servers}
-        self._workers = {name: Workers(f"prometheus-{name}", AT_A_TIME, time.monotonic) for name in self._servers}
+        self._workers = {name: Workers(f"prometheus-{name}", MAX_CONCURRENT_QUERIES, time.monotonic) for name in self._servers}
         self._making = threading.Lock()
         self._prometheus: Prometheus | None = None
 

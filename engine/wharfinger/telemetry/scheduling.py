@@ -72,13 +72,13 @@ class _Window(Struct):
     held_back: int = 0
 
 
-MOST_ALIKE = 5
-ALIKE_SECONDS = 10.0
+MAX_EQUAL_ERRORS = 5
+EQUAL_ERRORS_SECONDS = 10.0
 MAX_KINDS = 256
 
 
 class RepeatedErrors:
-    """Passes `MOST_ALIKE` errors of a kind in `ALIKE_SECONDS`, and stores at most `MAX_KINDS` kinds at a time."""
+    """Passes `MAX_EQUAL_ERRORS` errors of a kind in `EQUAL_ERRORS_SECONDS`, and stores at most `MAX_KINDS` kinds at a time."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -93,7 +93,7 @@ class RepeatedErrors:
             if len(self._windows) >= MAX_KINDS:
                 self._windows.popitem(last=False)
             window = self._windows[kind] = _Window(self._monotonic())
-        if window.let_through < MOST_ALIKE:
+        if window.let_through < MAX_EQUAL_ERRORS:
             window.let_through += 1
             return True
         window.held_back += 1
@@ -105,9 +105,9 @@ class RepeatedErrors:
         now = self._monotonic()
         if now < self._next_end and not all_of_them:
             return
-        self._next_end = now + ALIKE_SECONDS / 10
+        self._next_end = now + EQUAL_ERRORS_SECONDS / 10
         for kind, window in list(self._windows.items()):
-            if all_of_them or now - window.began >= ALIKE_SECONDS:
+            if all_of_them or now - window.began >= EQUAL_ERRORS_SECONDS:
                 del self._windows[kind]
                 if window.held_back:
                     yield kind, window.held_back

@@ -21,12 +21,12 @@ from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 
-BEAT = 0.01
+BEAT_SECONDS = 0.01
 """Seconds between two beats of the timer: shorter steps may be missed, and longer ones are measured too short by at most this."""
 WINDOW_SECONDS = 60.0
 """Seconds for which the longest step is reported, at least."""
 
-ONE_OF = 10
+SAMPLE_EVERY = 10
 """Of how many decisions one is measured, as kube-scheduler measures its plugins (schedule_one.go, `pluginMetricsSamplePercent`)."""
 
 
@@ -61,7 +61,7 @@ class EventLoopLag:
                 self._next.cancel()
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        due = loop.time() + BEAT
+        due = loop.time() + BEAT_SECONDS
         self._next = loop.call_at(due, self._on_beat, loop, due)
 
     def _on_beat(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
@@ -132,14 +132,14 @@ class DecisionStopwatch:
 
     def begin(self, *, whole: bool, policies: Sequence[str]) -> CallTimer:  # noqa: ARG002 — the measurement does not depend on the policies
         """The timer of a decision that begins now."""
-        shown = self._chance() * ONE_OF < 1
+        shown = self._chance() * SAMPLE_EVERY < 1
         return SampledTimer(self._clock, whole=whole, shown=shown) if whole or shown else NO_TIMER
 
     def ended(self, call_timer: CallTimer, status: str) -> None:
         """Adds up the seconds of rules, and observes the histograms for decisions that are shown."""
         if not isinstance(call_timer, SampledTimer):
             return
-        stands_for = 1 if call_timer.whole else ONE_OF
+        stands_for = 1 if call_timer.whole else SAMPLE_EVERY
         for _, slot, seconds in call_timer.calls:
             if slot.statistics is not None:
                 slot.statistics.seconds += seconds * stands_for

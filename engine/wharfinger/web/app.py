@@ -197,8 +197,8 @@ async def _failed(_request: Request, _error: Exception) -> Response:
 
 MAX_PROFILE_SECONDS = 60.0
 """Longest profile, in seconds."""
-USUAL = 5.0
-LINES = 100
+DEFAULT_PROFILE_SECONDS = 5.0
+PROFILE_LINES = 100
 
 
 class Profiling:
@@ -227,7 +227,7 @@ class Profiling:
 
 def _seconds(text: str | None) -> float | None:
     try:
-        seconds = USUAL if text is None else float(text)
+        seconds = DEFAULT_PROFILE_SECONDS if text is None else float(text)
     except ValueError:
         return None
     return seconds if 0 < seconds <= MAX_PROFILE_SECONDS else None
@@ -244,7 +244,7 @@ async def _profiled(seconds: float, request: Request) -> str:
     finally:
         profiler.disable()
     text = io.StringIO()
-    pstats.Stats(profiler, stream=text).sort_stats(pstats.SortKey.CUMULATIVE).print_stats(LINES)
+    pstats.Stats(profiler, stream=text).sort_stats(pstats.SortKey.CUMULATIVE).print_stats(PROFILE_LINES)
     return text.getvalue()
 
 

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
 
 Answer = Callable[[Request], Awaitable[Response]]
-TRY_LATER = 503
+SERVICE_UNAVAILABLE = 503
 """The status for a request that should be repeated later."""
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[0-9a-z.]+)(:[0-9]{0,5})?")
@@ -66,7 +66,7 @@ def status_of(error: WharfingerError) -> int:
     """The HTTP status for an error: 404 for an unknown object, 400 for a bad request, else 503, to be tried again."""
     if isinstance(error, UnknownObject):
         return 404
-    return 400 if isinstance(error, UsageError | InvalidObject) else TRY_LATER
+    return 400 if isinstance(error, UsageError | InvalidObject) else SERVICE_UNAVAILABLE
 
 
 def _has_type(request: Request, media_type: str) -> bool:

@@ -86,7 +86,7 @@ REQUEST_SECONDS = 10.0
 """Seconds that a request may take to arrive, from its first byte (the first one: from the connection) to the end of its headers."""
 BODY_SECONDS = 60.0
 """Seconds that the body of a request may take to arrive."""
-BYTES_AT_ONCE = 2**14
+READ_BYTES = 2**14
 """Bytes that are read of a connection before other work: up to 2,700 chunks of one byte, or a hundred requests."""
 READ_TIMEOUT = 60.0
 """Seconds that an answer may wait for the client to read it."""
@@ -134,8 +134,8 @@ class LimitedProtocol(H11Protocol):
     def _parse(self) -> None:
         """Parses a portion; the deadline ends once the request is complete: answering may take longer."""
         self._next = None
-        portion = bytes(self._unparsed[:BYTES_AT_ONCE])
-        del self._unparsed[:BYTES_AT_ONCE]
+        portion = bytes(self._unparsed[:READ_BYTES])
+        del self._unparsed[:READ_BYTES]
         super().data_received(portion)
         if self.cycle is None or self.cycle.response_complete:
             self._forget_body_deadline()

@@ -33,7 +33,7 @@ def reference_points(values: Sequence[float | None], feasible: Sequence[bool], s
         elif scaling.on_missing is MissingAction.POINTS:
             result.append(min(max(scaling.missing_points, 0.0), normalize.MAX_POINTS))
         elif scaling.on_missing is MissingAction.NEUTRAL:
-            result.append(math.fsum(scaled) / len(scaled) if scaled else normalize.MIDDLE)
+            result.append(math.fsum(scaled) / len(scaled) if scaled else normalize.MIDDLE_POINTS)
         else:
             result.append(None)
     return result
@@ -44,7 +44,11 @@ def _scaled_one(value: float, known: Sequence[float], scaling: Scaling) -> float
     if scaling.normalize is Normalize.MAX and high != 0:
         value = value * normalize.MAX_POINTS / high
     if scaling.normalize is Normalize.MINMAX:
-        value = (value - low) * normalize.MAX_POINTS / (high - low) if high > low and high - low >= scaling.min_spread else normalize.MIDDLE
+        value = (
+            (value - low) * normalize.MAX_POINTS / (high - low)
+            if high > low and high - low >= scaling.min_spread
+            else normalize.MIDDLE_POINTS
+        )
     return min(value, normalize.MAX_POINTS) if value > 0.0 else 0.0
 
 

@@ -11,7 +11,7 @@ from tests.unit.scheduler.running import node, pod, running
 from tests.unit.scheduler.test_groups_live import RACK, gang, member
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble, with_policies
-from wharfinger.policies.budget import IN_A_ROW, STEADY_AFTER, SUSPEND_AT, SUSPENDED, Allowance, BudgetSettings, PolicyBudget
+from wharfinger.policies.budget import STEADY_AFTER, SUSPEND_AFTER, SUSPEND_AT, SUSPENDED, Allowance, BudgetSettings, PolicyBudget
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 SLOW = 0.05
@@ -109,7 +109,7 @@ def story(rule, scenario, *, seconds=SLOW, budget=BUDGET):
     asyncio.run(run())
 
 
-async def exceeded(world, rule, count=IN_A_ROW + 1):
+async def exceeded(world, rule, count=SUSPEND_AFTER + 1):
     """Have the policy exceed its budget: by one decision that is only found to be slow, and that many that are measured."""
     for number in range(count):
         cpu = f"{3_900 + number}m" if rule == "preemption" else "10m"
@@ -133,15 +133,15 @@ def test_a_policy_that_takes_too_long_is_suspended_whatever_rule_it_is(rule):
         assert re.match(r'policy "slow" is suspended: it took \d+ ms of a decision and may take 20 ms; pods that it governs wait', note)
         assert slowed.asked == asked
         assert world.cluster.pod("default/late").status.conditions[0].message == note
-        assert {queued.pod.name for queued in world.scheduler.queue if SUSPENDED in queued.rejectors} == {f"first-{IN_A_ROW}", "late"}
+        assert {queued.pod.name for queued in world.scheduler.queue if SUSPENDED in queued.rejectors} == {f"first-{SUSPEND_AFTER}", "late"}
 
     story(rule, scenario)
 
 
 def test_only_several_times_in_a_row_count():
     async def scenario(world, slowed):
-        for number in range(4 * IN_A_ROW):
-            slowed.seconds = SLOW if number % IN_A_ROW else 0.0
+        for number in range(4 * SUSPEND_AFTER):
+            slowed.seconds = SLOW if number % SUSPEND_AFTER else 0.0
             world.cluster.put(slow_pod(f"pod-{number}", priority=number))
             await world.calm()
         assert world.scheduler.budget.suspended == {}
@@ -233,7 +233,7 @@ def test_pods_that_its_permit_holds_go_on_being_held_until_the_permit_agrees():
         assert not {name for name in await bound(world) if name.startswith("first-")}
         for name in "abcdef":
             world.cluster.put(node(name, labels={"open": "yes"}))
-        assert {name for name in await bound(world) if name.startswith("first-")} == {f"first-{number}" for number in range(IN_A_ROW)}
+        assert {name for name in await bound(world) if name.startswith("first-")} == {f"first-{number}" for number in range(SUSPEND_AFTER)}
         assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
 
     story("a filter beside a permit", scenario)
@@ -292,7 +292,7 @@ def test_a_policy_that_takes_long_and_then_raises_is_suspended():
 def test_a_pod_is_not_placed_by_the_decision_that_suspends_its_policy(rule):
     async def scenario(world, _slowed):
         await exceeded(world, rule)
-        last = f"first-{IN_A_ROW}"
+        last = f"first-{SUSPEND_AFTER}"
         assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
         assert last not in await bound(world)
         assert not world.scheduler.state.is_placed(last)
@@ -304,7 +304,7 @@ def test_a_pod_is_not_placed_by_the_decision_that_suspends_its_policy(rule):
 
 def test_a_group_is_not_placed_by_the_step_in_which_its_policy_is_suspended():
     async def scenario(world, _slowed):
-        for number in range(IN_A_ROW):  # the first is only found to be slow
+        for number in range(SUSPEND_AFTER):  # the first is only found to be slow
             world.cluster.put(slow_pod(f"alone-{number}"))
             await world.calm()
         gang_of(world, "last", 1, **SLOW_TEAM)
@@ -390,7 +390,7 @@ class Members:
 
 def test_a_decision_that_goes_on_in_a_later_step_exceeds_the_budget_once():
     members = Members()
-    for _ in range(IN_A_ROW):
+    for _ in range(SUSPEND_AFTER):
         assert not members.budget.suspended
         with members.step():
             call_timer = members.begin(SLOW)
@@ -403,7 +403,7 @@ def test_a_decision_that_goes_on_in_a_later_step_exceeds_the_budget_once():
 
 def test_quick_filters_do_not_make_up_for_scores_that_take_long_in_a_later_step():
     members = Members()
-    for _ in range(IN_A_ROW):
+    for _ in range(SUSPEND_AFTER):
         assert not members.budget.suspended
         with members.step():
             call_timer = members.begin(BUDGET / 2)
@@ -416,13 +416,13 @@ def test_quick_filters_do_not_make_up_for_scores_that_take_long_in_a_later_step(
 
 def test_times_of_a_decision_that_raised_count_for_that_decision_only():
     members = Members()
-    for _ in range(IN_A_ROW):
+    for _ in range(SUSPEND_AFTER):
         members.budget.deciding()
         members.begin(SLOW)  # and then it raises, and nobody takes it in
         members.budget.deciding()
         members.budget.decided(members.governing, 0.0)
     assert not members.budget.suspended
-    for _ in range(IN_A_ROW):
+    for _ in range(SUSPEND_AFTER):
         members.budget.deciding()
         members.begin(SLOW)
         members.budget.decided(members.governing, SLOW)
@@ -432,7 +432,7 @@ def test_times_of_a_decision_that_raised_count_for_that_decision_only():
 def test_one_step_suspends_a_policy_once_however_many_members_are_decided_about_in_it():
     members = Members()
     with members.step():
-        for _ in range(5 * IN_A_ROW):
+        for _ in range(5 * SUSPEND_AFTER):
             members.begin(SLOW)
     [suspension] = members.budget.suspended.values()
     assert suspension.pause == 30
@@ -441,7 +441,7 @@ def test_one_step_suspends_a_policy_once_however_many_members_are_decided_about_
 def test_each_member_decided_about_in_one_step_is_compared_with_the_budget_by_itself():
     members = Members()
     with members.step():
-        for _ in range(5 * IN_A_ROW):
+        for _ in range(5 * SUSPEND_AFTER):
             members.begin(BUDGET / 2)
     assert not members.budget.suspended
 

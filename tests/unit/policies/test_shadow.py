@@ -8,7 +8,7 @@ from tests.unit.policies.stores import BASE, policy, story
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.chain import with_policies
 from wharfinger.policies.active import ActivePolicies
-from wharfinger.policies.budget import IN_A_ROW, BudgetSettings
+from wharfinger.policies.budget import SUSPEND_AFTER, BudgetSettings
 from wharfinger.policies.shadow import MAX_KEPT, MAX_TIME_SHARE, Shadows
 from wharfinger.scheduler.events import Decided
 
@@ -147,15 +147,15 @@ async def test_a_shadow_that_takes_too_long_pauses_and_is_tried_again():
         taken = [0.05]
         slow_rule(rules.filters[0], "prepare_filter", ("bits", "bits_at"), lambda: world.clock.move(taken[0]))
         world.subscribers.subscribe({Decided: lambda event: shadows.compare(event.profile, event.decision)})
-        for number in range(IN_A_ROW + 5):
+        for number in range(SUSPEND_AFTER + 5):
             world.cluster.put(pod(f"p-{number}", cpu="1m"))
             await world.calm()
         report = shadows.reports["where"]
-        assert (report.agreed + report.disagreed, report.unseen) == (IN_A_ROW, 5)
+        assert (report.agreed + report.disagreed, report.unseen) == (SUSPEND_AFTER, 5)
         assert report.last_error == "it took 50 ms of a decision and may take 20 ms; decisions pass by unseen for 30 s"
-        assert len(world.cluster.nodes_of_pods()) == IN_A_ROW + 5
+        assert len(world.cluster.nodes_of_pods()) == SUSPEND_AFTER + 5
         taken[0] = 0.0
         world.clock.move(30)
         world.cluster.put(pod("late", cpu="1m"))
         await world.calm()
-        assert (report.agreed + report.disagreed, report.unseen) == (IN_A_ROW + 1, 5)
+        assert (report.agreed + report.disagreed, report.unseen) == (SUSPEND_AFTER + 1, 5)

@@ -18,7 +18,7 @@ from wharfinger.model import objects
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.scheduler import group_cycle, group_search
 from wharfinger.scheduler.binding.together import DELETED
-from wharfinger.scheduler.incomplete_groups import PATIENCE
+from wharfinger.scheduler.incomplete_groups import ROUND_SECONDS
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 RACK = "rack"
@@ -219,9 +219,9 @@ def incomplete(world):
 def test_members_that_wait_for_others_get_one_event_that_says_what_is_missing():
     async def story():
         async with running(node("a", "8"), gang("g", 3), member("g", 0), member("lost", 0)) as world:
-            await world.pass_time(PATIENCE - 1)
+            await world.pass_time(ROUND_SECONDS - 1)
             assert incomplete(world) == []
-            await world.pass_time(2 * PATIENCE)
+            await world.pass_time(2 * ROUND_SECONDS)
             found = [
                 ("default/g-0", "group default/g: 1 of 3 members is there"),
                 ("PodGroup default/g", "group default/g: 1 of 3 members is there"),
@@ -230,7 +230,7 @@ def test_members_that_wait_for_others_get_one_event_that_says_what_is_missing():
             assert incomplete(world) == found
             world.cluster.put(member("g", 1))
             world.cluster.put(gang("lost", 2))
-            await world.pass_time(4 * PATIENCE)
+            await world.pass_time(4 * ROUND_SECONDS)
             assert sorted(incomplete(world)[3:]) == [
                 ("PodGroup default/lost", "group default/lost: 1 of 2 members is there"),
                 ("default/g-1", "group default/g: 2 of 3 members are there"),
@@ -238,7 +238,7 @@ def test_members_that_wait_for_others_get_one_event_that_says_what_is_missing():
             ]
             assert not any(of.status.conditions for of in world.cluster.pods())
             world.cluster.put(member("g", 2))
-            await world.pass_time(3 * PATIENCE)
+            await world.pass_time(3 * ROUND_SECONDS)
             assert len(bound(world, "g")) == 3
             assert len(incomplete(world)) == 6
 
@@ -248,7 +248,7 @@ def test_members_that_wait_for_others_get_one_event_that_says_what_is_missing():
 def test_a_large_group_is_told_in_few_steps():
     async def story():
         async with running(node("a"), gang("g", 2000), *members("g", 1200)) as world:
-            await world.pass_time(2 * PATIENCE + 5)
+            await world.pass_time(2 * ROUND_SECONDS + 5)
             assert len(incomplete(world)) == 1201
 
     asyncio.run(story())
@@ -258,10 +258,10 @@ def test_only_the_leader_says_what_groups_wait_for():
     async def story():
         async with running(node("a", "8"), gang("g", 3), member("g", 0)) as world:
             world.office.is_leader = False
-            await world.pass_time(3 * PATIENCE)
+            await world.pass_time(3 * ROUND_SECONDS)
             assert incomplete(world) == []
             world.office.is_leader = True
-            await world.pass_time(3 * PATIENCE)
+            await world.pass_time(3 * ROUND_SECONDS)
             assert len(incomplete(world)) == 2
 
     asyncio.run(story())

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from wharfinger.framework.plugin_calls import NO_TIMER, DecisionTimer, RuleStatistics
 from wharfinger.telemetry.metrics import Metrics
-from wharfinger.telemetry.timing import ONE_OF, DecisionStopwatch, StatisticsOfRules
+from wharfinger.telemetry.timing import SAMPLE_EVERY, DecisionStopwatch, StatisticsOfRules
 
 
 def ticking():
@@ -30,7 +30,7 @@ def stopwatch(chance):
     return metrics, DecisionStopwatch(metrics, StatisticsOfRules(metrics), "p", clock=ticking(), chance=lambda: chance)
 
 
-@pytest.mark.parametrize(("whole", "chance", "seconds"), [(True, 0.5, 1), (True, 0.0, 1), (False, 0.0, ONE_OF), (False, 0.5, 0)])
+@pytest.mark.parametrize(("whole", "chance", "seconds"), [(True, 0.5, 1), (True, 0.0, 1), (False, 0.0, SAMPLE_EVERY), (False, 0.5, 0)])
 def test_seconds_of_a_rule_are_added_up_for_all_decisions(whole, chance, seconds):
     _, watch = stopwatch(chance)
     statistics = RuleStatistics()

@@ -121,7 +121,7 @@ def test_many_small_parts_of_a_body_are_read_in_portions(monkeypatch, count):
 
     asyncio.run(main())
     assert sum(parsed) > 12 * count
-    assert max(parsed) <= connections.BYTES_AT_ONCE
+    assert max(parsed) <= connections.READ_BYTES
 
 
 def test_half_a_second_request_is_not_waited_for_and_an_answer_is(monkeypatch):

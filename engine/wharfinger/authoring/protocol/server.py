@@ -26,7 +26,7 @@ from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.protocol.answers import MAKE_TEST, RUN_TEST, Answers, name_of, uri_of
 from wharfinger.errors import UsageError, WharfingerError
 
-PAUSE = 0.25
+FINDINGS_DELAY = 0.25
 """Seconds after the last change at which findings are sent."""
 MAX_HEADER_BYTES = 2**12
 """Bytes of one line of a header."""
@@ -62,7 +62,7 @@ class _Sender:
         self.answers.workspace.changed(name, text, version)
         self.soon(name, pause)
         for other in self.answers.workspace.users_of(name):
-            self.soon(other.name, pause + PAUSE)
+            self.soon(other.name, pause + FINDINGS_DELAY)
 
     def soon(self, name: str, pause: float) -> None:
         """Sends the findings about a document after a pause; a later call takes the place of this one."""
@@ -95,7 +95,7 @@ def _texts(found: LanguageServer, answers: Answers) -> None:
     @found.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
     def edited(params: lsp.DidChangeTextDocumentParams) -> None:
         change = params.content_changes[-1]
-        sender.changed(params.text_document.uri, change.text, params.text_document.version, PAUSE)
+        sender.changed(params.text_document.uri, change.text, params.text_document.version, FINDINGS_DELAY)
 
     @found.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
     def closed(params: lsp.DidCloseTextDocumentParams) -> None:

@@ -161,7 +161,7 @@ class PolicyScale:
 
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:  # noqa: ARG002 — points elsewhere do no harm
         """The points; 0 where the rule does not apply to the node."""
-        low, high, mean = (*extent, normalize.MIDDLE, normalize.MIDDLE, normalize.MIDDLE)[:3]
+        low, high, mean = (*extent, normalize.MIDDLE_POINTS, normalize.MIDDLE_POINTS, normalize.MIDDLE_POINTS)[:3]
         finite = np.isfinite(raw)
         if np.count_nonzero(finite) == len(finite):  # several times as fast as `all` for some hundred rows
             return normalize.scaled(raw, low, high, self._scaling)
@@ -181,7 +181,7 @@ class PolicyScale:
         elif kind is Normalize.MINMAX:
             low, high = extent[0], extent[1]
             stretched = normalize.stretches(low, high, self._scaling.min_spread)
-            value = (value - low) * MAX_POINTS / (high - low) if stretched else normalize.MIDDLE
+            value = (value - low) * MAX_POINTS / (high - low) if stretched else normalize.MIDDLE_POINTS
         return min(value, MAX_POINTS) if value > 0.0 else 0.0
 
     def check(self, points: NDArray[Any]) -> None:

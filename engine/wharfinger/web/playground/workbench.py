@@ -52,7 +52,7 @@ from wharfinger.model.reading import decode
 from wharfinger.web import page_files
 from wharfinger.web.playground import trial
 from wharfinger.web.playground.clusters import Choice, Clusters, Opened
-from wharfinger.web.requests import TRY_LATER, Answer, refusal, status_of, with_body
+from wharfinger.web.requests import SERVICE_UNAVAILABLE, Answer, refusal, status_of, with_body
 
 if TYPE_CHECKING:
     from wharfinger.framework.ports import Clock
@@ -133,7 +133,7 @@ async def _response(answer: Awaitable[Any], shown: Callable[[Any], Any] = lambda
         return PlainTextResponse(render.render(error.diagnostics, "plain"), 400)
     except WharfingerError as error:
         found = refusal(str(error), status_of(error))
-        if found.status_code == TRY_LATER:
+        if found.status_code == SERVICE_UNAVAILABLE:
             found.headers["Retry-After"] = "2"
         return found
 

@@ -15,7 +15,7 @@ from wharfinger.errors import UsageError, missing_extra
 from wharfinger.language.report import wording
 from wharfinger.simulate.cluster import with_nodes
 
-COLLECT = (50_000, 20, 50)
+GC_THRESHOLDS = (50_000, 20, 50)
 """Thresholds of the garbage collector: a check makes some ten thousand objects, and few of them in circles."""
 
 
@@ -51,7 +51,7 @@ def wharf_lsp(
     logs.addHandler(server.StderrHandler(tracebacks=bool(os.environ.get(streams.TRACEBACK))))
     logs.propagate = False
     gc.freeze()  # loaded objects stay; otherwise each full collection would traverse them while the user types
-    gc.set_threshold(*COLLECT)
+    gc.set_threshold(*GC_THRESHOLDS)
     with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as reader, os.fdopen(os.dup(sys.stdout.fileno()), "wb") as writer:
         held = cast("BinaryIO", server.MessageReader(reader))  # pygls calls no other method of it
         server.server(cluster).start_io(held, writer)  # which closes its argument
