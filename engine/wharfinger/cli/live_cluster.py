@@ -62,7 +62,7 @@ def capture(kubeconfig: str | None, context: str | None) -> Captured:
 
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — as above
     from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — as above
-    from wharfinger.kube.reads import Reads  # noqa: PLC0415 — as above
+    from wharfinger.kube.read_client import ReadClient  # noqa: PLC0415 — as above
     from wharfinger.kube.wire import captured  # noqa: PLC0415 — as above
 
     found: list[Captured] = []  # and no result of the task: at the end, asyncio.run asks for a handler whose repr contains the result
@@ -72,7 +72,7 @@ def capture(kubeconfig: str | None, context: str | None) -> Captured:
         credentials = Credentials(kubeconfig, context, clock.monotonic)
         await credentials.load()
         if credentials.proxy is None:
-            async with Reads(credentials, CAPTURE_TIMEOUT, user_agent=CAPTURE_AGENT) as reads:
+            async with ReadClient(credentials, CAPTURE_TIMEOUT, user_agent=CAPTURE_AGENT) as reads:
                 found.append(await captured(reads, clock))
                 return
         from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — aiohttp, which most clusters do not need here

@@ -17,12 +17,12 @@ from msgspec import Struct
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import NUMERIC
+from wharfinger.prove.editable_policy import EditablePolicy, Trial, formatted
 from wharfinger.prove.encoded_calls import MODELLED
 from wharfinger.prove.encoder import EncodedExpression, Encoder, Shared, Unmodelled
 from wharfinger.prove.encoding import ExpressionEncoder
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, as_bool, real
-from wharfinger.prove.reading import EditablePolicy, Trial, formatted
 from wharfinger.prove.world import World
 
 PROOF = 600_000

@@ -15,11 +15,11 @@ from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe, quoted
 from wharfinger.prove import rules
+from wharfinger.prove.editable_policy import EditablePolicy, Trial
 from wharfinger.prove.encoder import Encoder, Place
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, both, either, implied, negated, same_truth
 from wharfinger.prove.question import Answer, Side, Statement, Verdict, answer
-from wharfinger.prove.reading import EditablePolicy, Trial
 
 FIRST_NODE = Place(0)
 

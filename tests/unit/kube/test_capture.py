@@ -11,7 +11,7 @@ from tests.unit.kube.conftest import RealClock, connected
 from tests.unit.kube.scripted_server import Answer, ScriptedServer, refused
 from wharfinger.errors import UsageError
 from wharfinger.kube.api_errors import ApiError
-from wharfinger.kube.reads import Reads
+from wharfinger.kube.read_client import ReadClient
 from wharfinger.kube.wire import COSCHEDULING_PODGROUPS, PODGROUPS, SCHEDULING, captured
 from wharfinger.model import objects
 from wharfinger.model.reading import files
@@ -30,7 +30,7 @@ def run(request, tmp_path):
                 if request.param == "connection":
                     await scenario(server, connection)
                     return
-                async with Reads(connection.credentials, connection.limits.request_timeout, user_agent="test") as reads:
+                async with ReadClient(connection.credentials, connection.limits.request_timeout, user_agent="test") as reads:
                     await scenario(server, reads)
 
         asyncio.run(main())
@@ -212,7 +212,7 @@ def test_a_redirect_is_named(tmp_path):
     async def main():
         async with ScriptedServer().serving() as server, connected(tmp_path, server) as connection:
             server.on("GET", NODES, Answer(status=302))
-            async with Reads(connection.credentials, 5.0, user_agent="test") as reads:
+            async with ReadClient(connection.credentials, 5.0, user_agent="test") as reads:
                 with pytest.raises(ApiError, match=r"/api/v1/nodes: a redirect .HTTP status 302.; the kubeconfig"):
                     await reads.request("GET", NODES)
 

@@ -9,8 +9,8 @@ from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics import typed
 from wharfinger.prove import statements
+from wharfinger.prove.editable_policy import EditablePolicy
 from wharfinger.prove.question import Verdict
-from wharfinger.prove.reading import EditablePolicy
 
 SPOT = "spot"
 

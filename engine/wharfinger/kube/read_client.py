@@ -1,4 +1,4 @@
-"""Reads for commands that read a cluster once and end: they need no watches, and a sixth of their CPU time would be the import of aiohttp.
+"""A client for commands that read a cluster once and end. They need no watches; importing aiohttp would be a sixth of their CPU time.
 
 The requests go over the connections of writes (`exchange`). A list arrives in hundreds of pieces, which are joined once.
 """
@@ -18,7 +18,7 @@ JSON = "application/json"
 CONNECT_TIMEOUT = 5.0
 
 
-class Reads:
+class ReadClient:
     """GET requests to one API server, one at a time, with the timeout `seconds` for each; not through a proxy."""
 
     def __init__(self, credentials: Credentials, seconds: float, *, user_agent: str) -> None:
@@ -56,7 +56,7 @@ class Reads:
 
     async def _ask(self, method: str, path: str, whole: str, authorization: str | None, seconds: float) -> bytes:
         if self._exchanges is None:
-            raise RuntimeError("Reads are used inside `async with`")
+            raise RuntimeError("ReadClient is used inside `async with`")
         try:
             answer = await self._exchanges.ask(method, whole, authorization, b"", JSON, seconds)
         except OSError as error:
