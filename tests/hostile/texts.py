@@ -248,6 +248,19 @@ PRODUCTS: dict[str, Callable[[int], str]] = {
         f"node a {{ labels: {{ {', '.join(each(f'k{{0}}: {Q}x{Q}', 5 * n))} }} }}\n"
         f"{chr(10).join(each('node n{0} like a', 5 * n))}\npod p {{}}\nplace p\nexpect p on a\n}}\n"
     ),
+    "a node of many devices": lambda n: among_devices(f"node a {{ devices: [{{ count: {n}0000 }}] }}"),
+    "nodes like one of many devices": lambda n: among_devices(
+        f"node a {{ devices: [{{ count: {n} }}] }}\n{chr(10).join(each('node n{0} like a', 5 * n))}"
+    ),
+    "pods that run among many devices": lambda n: among_devices(
+        f"node a {{ devices: [{{ count: {5 * n} }}] }}\n{chr(10).join(each('running r{0} on a', 5 * n))}"
+    ),
+    "pods that are placed among many devices": lambda n: among_devices(
+        f"node a {{ devices: [{{ count: {5 * n} }}] }}\n{chr(10).join(each('pod p{0} place p{0}', n))}"
+    ),
+    "many devices of many attributes": lambda n: among_devices(
+        f"node a {{ devices: [{{ count: {5 * n}, attributes: {{ {', '.join(each('a{0}: 1', 5 * n))} }} }}] }}"
+    ),
     "a long text that a function uses often": lambda n: (
         f'{POLICY}let f(x: string) = {joined(["node.name == x"] * 7 * n, " or ")}\nfilter f {{ require f("{"x" * 900 * n}") }}\n'
     ),
@@ -296,6 +309,11 @@ WITHIN: dict[str, Callable[[], str]] = {
         f"{chr(10).join(each('place p{0}', 20))}\nexpect p0 on n\n}}\n"
     ),
 }
+
+
+def among_devices(steps: str) -> str:
+    """A policy with a test that places a pod on node `a` after some steps."""
+    return f'{POLICY}prefer device d = it.free_share\ntest "t" {{\n{steps}\npod p place p expect p on a\n}}\n'
 
 
 def tested(clauses: str, n: int, expects: str) -> str:

@@ -350,9 +350,10 @@ class Scenario:
         row = snapshot.row(node)
         devices = () if row is None else snapshot.devices.on(row)
         found: list[Device] = []
+        holds = frozenset(fields.get("holds", ()))
         for driver, count in fields["devices"].items():
             of_driver = [each for each in devices if each.driver == driver]
-            named = [each for each in of_driver if each.name in fields.get("holds", ())]
+            named = [each for each in of_driver if each.name in holds]
             found += (named or [each for each in of_driver if not each.taken])[: int(count)]
         return found
 

@@ -151,6 +151,13 @@ def _fault(name: str, found: typed.Const, field: Field) -> tuple[str, str | None
     if kind is not wanted:
         help_ = f'write it in quotes: `"{text}"`' if wanted is Kind.STRING else None
         return f"`{name}` is {field.form.value}, not {type_text(found.type)}", help_
+    return _value_fault(name, found, field)
+
+
+def _value_fault(name: str, found: typed.Const, field: Field) -> tuple[str, str | None] | None:
+    """The error in a value of the right type."""
+    if field.form is Form.DURATION and not 0 <= found.value <= MAX_AGE:
+        return f"`{name}` is 0s or more, and {MAX_AGE // SECONDS_PER_DAY:,} days at most", "for example `1h`"
     if field.form is Form.TAINT and not _TAINT.fullmatch(found.value):
         return f"`{name}`: {field.form.value}", 'for example `"dedicated=gpu:NoSchedule"`'
     if field.choices and found.value not in field.choices:
@@ -172,9 +179,13 @@ def _amount_fault(name: str, found: typed.Const) -> tuple[str, str | None] | Non
     return f"`{name}` is {wanted.value if wanted else 'a number'}, not {type_text(found.type)}", example
 
 
+SECONDS_PER_DAY = 86_400
+MAX_AGE = 36_500 * SECONDS_PER_DAY  # seconds; the time of a test is 1970 or later, and dates begin with the year 1
 MAX_QUESTIONS = 100_000
 DECISION = 50  # questions that take as long as a decision
 OPERATIONS = 16  # of rules that are evaluated in the time of one question
+DEVICE = 5  # questions that take as long as to publish a device
+PLACED_AMONG = 2  # questions that take as long as what a placed pod costs for each device of the nodes
 MAX_BUILT_LENGTH = 2_000_000  # letters of the fields of all objects, as if nothing had been left to `like`
 
 
@@ -198,7 +209,7 @@ class Testable(msgspec.Struct, frozen=True, kw_only=True):
 def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -> None:
     """Reports everything that is wrong with some tests."""
     titles: dict[str, Span] = {}
-    questions = built = 0
+    questions = built = 0.0
     for test in tests:
         built += _built(test)
         if built > MAX_BUILT_LENGTH:
@@ -209,7 +220,7 @@ def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -
         questions += _questions(policy, test)
         if questions > MAX_QUESTIONS:
             message = f"the tests up to this one ask the rules more than {MAX_QUESTIONS:,} questions"
-            help_ = "each `place` asks every rule about every node; place fewer pods, on fewer nodes"
+            help_ = "each `place` asks every rule about every node, and looks at every device; place fewer pods, on fewer nodes or devices"
             context.error(Code.P008, message, test.title.span, label="with this one it is too much", help=help_)
             return
         title = test.title.value
@@ -220,11 +231,12 @@ def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -
         _Script(context=context, policy=policy).check(test)
 
 
-def _questions(policy: Testable, test: ast.Test) -> int:
+def _questions(policy: Testable, test: ast.Test) -> float:
     """The number of evaluations that a test needs.
 
     For each pod that it places (any may be of a group): a decision, every rule asked about every node, and every selection about every pod.
-    For each expectation, every rule asked about a node; about all nodes where a message of any of them is looked for.
+    For each expectation, every rule asked about a node; about all nodes where a message of any of them is looked for. Each device is
+    published, and looked at for each pod that is placed or runs.
     """
     places = sum(isinstance(step, test_steps.Place) for step in test.steps)
     pods = sum(isinstance(step, test_steps.Object) and step.kind is test_steps.ObjectKind.POD for step in test.steps)
@@ -235,19 +247,49 @@ def _questions(policy: Testable, test: ast.Test) -> int:
     about_node = max(len(policy.filters) + len(policy.scores), policy.operations // OPERATIONS)
     about_pods = (pods + running) * policy.of_pods // OPERATIONS
     expected = sum(nodes if step.message is not None else 1 for step in test.steps if isinstance(step, test_steps.Expect))
-    return places * (DECISION + nodes * about_node + about_pods) + expected * about_node
+    devices = _devices(test)
+    of_devices = devices * (DEVICE + PLACED_AMONG * places + running)
+    return places * (DECISION + nodes * about_node + about_pods) + expected * about_node + of_devices
 
 
-def _built(test: ast.Test) -> int:
-    """The number of characters in the fields of a test's objects, including the fields taken over by `like`."""
-    letters: dict[str, int] = {}
-    total = 0
+def _devices(test: ast.Test) -> float:
+    """The number of devices of all nodes of a test, including those taken over by `like`."""
+    of_node: dict[str, float] = {}
+    for step in test.steps:
+        if isinstance(step, test_steps.Object) and step.kind is test_steps.ObjectKind.NODE:
+            own = [sum(map(_how_many, items)) for field in step.fields if (items := _device_items(field))]
+            of_node[step.name] = own[-1] if own else of_node.get(step.like or "", 0)
+    return sum(of_node.values())
+
+
+def _device_items(field: ast.ObjectField) -> tuple[ast.Expr, ...]:
+    """The descriptions in the field `devices` of a node; none for another field."""
+    return field.value.items if field.name == "devices" and isinstance(field.value, ast.SetLiteral) else ()
+
+
+def _how_many(item: ast.Expr) -> float:
+    """How many devices a description makes: its `count`, or 1."""
+    fields = item.fields if isinstance(item, ast.ObjectLiteral) else ()
+    counts = [float(f.value.digits) for f in fields if f.name == "count" and isinstance(f.value, ast.Number)]
+    return max(counts, default=1.0)
+
+
+def _built(test: ast.Test) -> float:
+    """The number of characters in the fields of a test's objects, including the fields taken over by `like`, and of each device."""
+    letters: dict[str, float] = {}
+    total = 0.0
     for step in test.steps:
         if isinstance(step, test_steps.Object | test_steps.Running):
-            own = sum(field.span.end - field.span.start for field in step.fields)
+            own = sum(map(_letters, step.fields))
             letters[step.name] = own + (letters.get(step.like, 0) if step.like is not None else 0)
             total += letters[step.name]
     return total
+
+
+def _letters(field: ast.ObjectField) -> float:
+    """The number of characters in a field; each description of devices counts once for each device that it makes."""
+    more = sum((_how_many(item) - 1) * (item.span.end - item.span.start) for item in _device_items(field))
+    return field.span.end - field.span.start + max(more, 0)
 
 
 class _Script(msgspec.Struct, kw_only=True):
