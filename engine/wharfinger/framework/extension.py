@@ -274,6 +274,18 @@ class CountingPlugin:
         return iter(())
 
 
+class StepwisePostFilter(PostFilterPlugin):
+    """A PostFilter plugin of Wharfinger itself that looks at many nodes, so that a scheduler calls it in steps."""
+
+    @abstractmethod
+    def may_take_steps(self, pod: PodView, snapshot: Snapshot) -> bool:
+        """True if `post_filter` takes long for a pod that fits no node; it is asked for every pod, so it must be quick."""
+
+    @abstractmethod
+    def post_filter_step(self, attempt: Attempt, rejection: Rejection) -> bool:
+        """Do a part of what `post_filter` does; False if there is no more to do. The results are kept in `attempt.shared`."""
+
+
 class ReservePlugin(Plugin, ABC):
     """Reserves resources outside the cluster's state for a placement that is assumed but not bound yet."""
 

@@ -273,7 +273,7 @@ def _further(decider: Decider, state: ClusterState, pods: Sequence[PodView]) -> 
     for count, (pod, claims) in enumerate(itertools.islice(workload.further(state), MAX_PODS)):
         for claim in claims:
             state.put(claim)
-        yield from placing.reading_ahead(decider, world, [pod])
+        yield from placing.reading_ahead(decider, world, [pod], evicting=True)
         decision = decider.decide(state.snapshot(), world.claimed(pod))
         if decision.node is None:
             return FurtherCapacity(count=count, message=cut(decision.message, 4000))

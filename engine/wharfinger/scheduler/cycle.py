@@ -90,7 +90,7 @@ class SchedulingCycle:
 
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped. Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it."""
-        steps = long_steps(queued.profile.decider.precompute(self._cluster.snapshot, queued.pod), self._timer)
+        steps = long_steps(queued.profile.decider.precompute(self._cluster.snapshot, queued.pod, evicting=True), self._timer)
         searching = next(steps, None)
         if searching is not None:
             in_order = seconds_in_order(self._cluster.snapshot(), searching=searching)

@@ -79,7 +79,7 @@ def place_pods(
     index = yield from groups_in_steps(decider.chain, state, pods)
     found: list[Outcome[Seen]] = []
     for turn in turns(decider.chain, index, pods):
-        yield from reading_ahead(decider, Direct(state), turn.pods)
+        yield from reading_ahead(decider, Direct(state), turn.pods, evicting=turn.group is None)
         if turn.group is None:
             found.append(place_pod(decider, state, turn.pods[0], watch=watch))
             yield
@@ -89,13 +89,13 @@ def place_pods(
     return found
 
 
-def reading_ahead(decider: Decider, world: World, pods: Iterable[PodView]) -> Generator[None]:
+def reading_ahead(decider: Decider, world: World, pods: Iterable[PodView], *, evicting: bool = False) -> Generator[None]:
     """The steps of reading what decisions about the pods read of all nodes: devices, volumes and storage. None where it is read already.
 
-    Claims are made from the templates that the pods name.
+    Claims are made from the templates that the pods name. With `evicting`, pods to evict are searched for too.
     """
     for pod in pods:
-        for _ in decider.precompute(world.state.snapshot, world.claimed(pod)):
+        for _ in decider.precompute(world.state.snapshot, world.claimed(pod), evicting=evicting):
             yield
 
 

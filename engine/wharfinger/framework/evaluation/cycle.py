@@ -21,7 +21,7 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.filter_slot import FilterTrial
 from wharfinger.framework.evaluation.kept_result import Choice, Evaluation
-from wharfinger.framework.extension import CountingPlugin, PostFilterOutcome, Rejection
+from wharfinger.framework.extension import CountingPlugin, PostFilterOutcome, Rejection, StepwisePostFilter
 from wharfinger.framework.plugin_calls import Stopwatch
 from wharfinger.framework.prepared import Attempt
 from wharfinger.framework.rules.policy_rules import read_in_steps
@@ -38,6 +38,8 @@ MAX_TEMPLATES = 1_000
 """The limit of templates in a `Decider`: about 20 kB each, in addition to the node × rule results."""
 IDLE_SECONDS = 300.0
 """Seconds after which an unused template is dropped when a new one comes. Every Job has its own template."""
+FEW_FEASIBLE = 64
+"""Feasible nodes at the last decision about a template from which on the next pod may fit none."""
 STEPS_AT_ONCE = 10
 """Steps of reading placed pods and computing columns that are taken together before a decision."""
 NO_OUTCOME = PostFilterOutcome()
@@ -69,12 +71,13 @@ class Decider:
         """The decision about one pod; equal to `decide(chain, snapshot, pod)`. Its details are readable until the next decision."""
         return _conclude(self.chain, snapshot, pod, self._evaluation(snapshot, pod))
 
-    def precompute(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[bool]:
+    def precompute(self, snapshot: Callable[[], Snapshot], pod: PodView, *, evicting: bool = False) -> Generator[bool]:
         """The work of `decide` in steps; yields True after steps of a search for devices or volumes.
 
         There are some for a pod with claims for devices, or with volumes, and for the first pod of a template on a large cluster: counts of
-        placed pods, and columns of policies. The first `STEPS_AT_ONCE` of these are taken together. `snapshot` returns the present
-        cluster. An exception here is raised again in the decision, which reports it.
+        placed pods, and columns of policies. The first `STEPS_AT_ONCE` of these are taken together. With `evicting`, a pod that fits no
+        node has steps of the search for pods to evict too. `snapshot` returns the present cluster. An exception here is raised again in the
+        decision, which reports it.
         """
         with suppress(Exception):
             now = snapshot()
@@ -89,6 +92,22 @@ class Decider:
                 for number, _ in enumerate(_read_in_steps(self.chain, pod, snapshot)):
                     if number >= STEPS_AT_ONCE:
                         yield False
+            if evicting and (kept is None or kept.filtering.count <= FEW_FEASIBLE):
+                yield from self._post_filter_in_steps(snapshot, pod)
+
+    def _post_filter_in_steps(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[bool]:
+        """The steps of PostFilter plugins that look at many nodes, if the pod fits none."""
+        plugins = [plugin for plugin in self.chain.post_filters if isinstance(plugin, StepwisePostFilter)]
+        while any(plugin.may_take_steps(pod, now := snapshot()) for plugin in plugins):
+            evaluation = self._evaluation(now, pod)
+            evaluation.update_filters(pod, now)
+            if evaluation.filtering.count:
+                return
+            rejection = _rejection(now, pod, evaluation)
+            attempt = Attempt(pod, now, evaluation.shared)
+            if not any(plugin.post_filter_step(attempt, rejection) for plugin in plugins):
+                return
+            yield False
 
     def choose(self, snapshot: Snapshot, pod: PodView, rows: NDArray[np.intp] | None = None) -> Choice | None:
         """The best node for a pod among some rows (None: all), or None; the same as `decide` if all other nodes were infeasible.
@@ -196,21 +215,11 @@ def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evalua
 
 def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> tuple[PostFilterOutcome, str]:
     """Run the PostFilter plugins for a pod that fits no node. Returns their outcome and the complete message."""
-    diagnosis = Diagnosis(evaluation.filtering, snapshot.n_nodes)
     freed = NO_OUTCOME
     outcome = NO_OUTCOME
-    refusal = evaluation.filtering.refusal
     attempt = Attempt(pod, snapshot, evaluation.shared)
-    trial = FilterTrial(evaluation.filtering.slots, attempt, () if refusal is None else refusal.reasons)
     messages = []
-    allowed = evaluation.evictable(pod, snapshot)
-    rejection = Rejection(
-        rejected=np.ones(snapshot.n_nodes, np.bool_),
-        unresolvable=diagnosis.unresolvable,
-        trial=trial,
-        reached=evaluation.filtering.reached,
-        evictable=allowed,
-    )
+    rejection = _rejection(snapshot, pod, evaluation)
     for plugin in chain.post_filters if snapshot.n_nodes else ():
         outcome = plugin.post_filter(attempt, rejection)
         if outcome.failed:
@@ -223,4 +232,17 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
             break
     return replace(outcome, deallocate=freed.deallocate, delete=freed.delete), " ".join(
         [evaluation.rejection_message(snapshot), *([", ".join(messages)] if messages else [])]
+    )
+
+
+def _rejection(snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> Rejection:
+    """What PostFilter plugins get about a pod that fits no node."""
+    refusal = evaluation.filtering.refusal
+    attempt = Attempt(pod, snapshot, evaluation.shared)
+    return Rejection(
+        rejected=np.ones(snapshot.n_nodes, np.bool_),
+        unresolvable=Diagnosis(evaluation.filtering, snapshot.n_nodes).unresolvable,
+        trial=FilterTrial(evaluation.filtering.slots, attempt, () if refusal is None else refusal.reasons),
+        reached=evaluation.filtering.reached,
+        evictable=evaluation.evictable(pod, snapshot),
     )

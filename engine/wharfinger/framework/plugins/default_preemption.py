@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wharfinger.framework.eviction import Budgets, Evictable, Supposition
-from wharfinger.framework.extension import Arguments, CountingPlugin, PostFilterOutcome, PostFilterPlugin, Rejection, Trial
-from wharfinger.framework.prepared import Attempt, Mask, Reason, union
+from wharfinger.framework.extension import Arguments, CountingPlugin, PostFilterOutcome, Rejection, StepwisePostFilter, Trial
+from wharfinger.framework.prepared import NO_ROWS, Attempt, Mask, Reason, union
 from wharfinger.model import objects
+from wharfinger.model.columns.selection import ReadExtreme
 
 if TYPE_CHECKING:
     from wharfinger.model.columns.pod_table import ReadInSteps
@@ -39,6 +40,7 @@ NO_VICTIMS = Reason("No preemption victims found for incoming pod", resolvable=F
 NOT_HELPFUL = Reason("Preemption is not helpful for scheduling", resolvable=False)
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
+NODES_PER_STEP = 64
 OFFSET = 2**31  # added to priorities before they are summed, so that many victims of low priority weigh more than one
 
 Cost = tuple[int, int, int, int, float, str]
@@ -58,15 +60,26 @@ class Candidate(Struct, frozen=True):
     victims: tuple[PodView, ...]
 
 
-class DefaultPreemption(CountingPlugin, PostFilterPlugin):
+class DefaultPreemption(CountingPlugin, StepwisePostFilter):
     """`pkg/scheduler/framework/plugins/defaultpreemption`, Kubernetes 1.36."""
 
     name = NAME
     arguments_model = DefaultPreemptionArguments
 
     def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:  # noqa: ARG002 — the extension point
-        """Yields the priorities of placed pods."""
+        """Yields the priorities of placed pods, and the lowest of each node."""
         yield _priorities(snapshot())
+        yield ReadExtreme(_priorities(snapshot()), highest=False)
+
+    def may_take_steps(self, pod: PodView, snapshot: Snapshot) -> bool:
+        """True if there are many nodes with pods of lower priority."""
+        return snapshot.n_nodes > NODES_PER_STEP and int(np.count_nonzero(has_lower(pod.priority, snapshot))) > NODES_PER_STEP
+
+    def post_filter_step(self, attempt: Attempt, rejection: Rejection) -> bool:
+        """Look for victims on some nodes; False if no further nodes are left for `post_filter`."""
+        if ineligible(attempt.pod, attempt.snapshot, rejection.unresolvable):
+            return False
+        return attempt.shared.once(self, Search).update(attempt.pod, attempt.snapshot, rejection, most=NODES_PER_STEP)
 
     def post_filter(self, attempt: Attempt, rejection: Rejection) -> PostFilterOutcome:
         """The cheapest node to free and its victims, or a message why preemption does not help."""
@@ -85,7 +98,7 @@ class DefaultPreemption(CountingPlugin, PostFilterPlugin):
 class Search:
     """The preemption candidates of one template by row, in a heap with the cheapest first, and the reasons why other nodes are none."""
 
-    __slots__ = ("_budgets", "_candidates", "_confirmed", "_depends", "_heap", "_open", "_own", "_reasons", "_refused", "_seen")
+    __slots__ = ("_budgets", "_candidates", "_confirmed", "_depends", "_heap", "_left", "_open", "_own", "_reasons", "_refused", "_seen")
 
     def __init__(self) -> None:
         self._forget(0)
@@ -97,13 +110,14 @@ class Search:
         self._refused: dict[int, tuple[Reason, ...]] = {}
         self._reasons: Counter[str] = Counter()
         self._open: Mask = np.zeros(n_nodes, np.bool_)
+        self._left: NDArray[np.intp] = NO_ROWS  # rows that were not looked at yet
         self._budgets: Budgets | None = None
         self._seen: tuple[int, int, float] = (-1, -1, 0.0)
         self._depends: Hashable = None
         self._own = -1
 
-    def update(self, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> None:
-        """Evaluate again the nodes whose cost may have changed since the last update."""
+    def update(self, pod: PodView, snapshot: Snapshot, rejection: Rejection, *, most: int | None = None) -> bool:
+        """Evaluate again the nodes whose cost may have changed since the last update, `most` of them at a time; True if some are left."""
         stale = None if self._depends != rejection.evictable.depends else self._stale(pod, snapshot, rejection.trial)
         if stale is None:
             self._forget(snapshot.n_nodes)
@@ -124,8 +138,11 @@ class Search:
         victimless = possible[~lower[possible]].tolist()
         self._refused.update(dict.fromkeys(victimless, (NO_VICTIMS,)))
         self._reasons[NO_VICTIMS.text] += len(victimless)
-        for row in possible[lower[possible]].tolist():
+        rows = union(possible[lower[possible]], self._left[~np.isin(self._left, changed)]) if len(self._left) else possible[lower[possible]]
+        self._left = NO_ROWS if most is None else rows[most:]
+        for row in rows[:most].tolist():
             self._keep(row, self._candidate_at(row, pod, snapshot, rejection))
+        return bool(len(self._left))
 
     def _stale(self, pod: PodView, snapshot: Snapshot, trial: Trial) -> NDArray[np.intp] | None:
         """The rows that changed since the last update; None for all rows."""
