@@ -293,3 +293,21 @@ def test_samples_are_refreshed_twice_as_often_as_they_grow_old_where_that_is_les
     given = f", {options}" if options else ""
     typed = policy(f'policy "p"\nmetric load: percent = prometheus(\'up\', node: "instance"{given})\nprefer a = has(load)')
     assert typed.metrics[0].refresh == refresh
+
+
+@pytest.mark.parametrize(
+    ("body", "used", "found"),
+    [
+        ("it.priority + x", "sum(pods, f(1), on: node)", []),
+        ("it.requests.cpu / 1cpu + x", "sum(pods where it.name != pod.name, f(1), on: node)", []),
+        ('number(it.labels["a"]) + x', "sum(pods, f(1), on: node)", []),
+        ("it.free_share / 1% + x", "sum(devices, f(1), on: node)", []),
+        ('(it.free["milli"] ?? 0) + x', "sum(devices, f(1), on: node)", []),
+        ("it.priority + x", "sum(devices, f(1), on: node)", ["P222"]),
+        ("it.free_share / 1% + x", "sum(pods, f(1), on: node)", ["P222"]),
+        ("it.priority + x", "f(1)", ["P222"]),
+        ("it.prio + x", "sum(pods, f(1), on: node)", ["P302"]),
+    ],
+)
+def test_it_in_a_function_is_what_the_selection_of_its_call_is_of(body, used, found):
+    assert errors(f"let f(x: number) = {body}\nscore s = {used} normalize minmax on missing 0") == found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wharfinger.language import ast
 from wharfinger.language.check.context import Binding, Context, admitted, form, infer, is_unknown, type_text, unknown
 from wharfinger.language.check.expressions.aggregates import GROUP, group_attribute, placed_members
@@ -20,10 +22,16 @@ KINDS = {Subject.POD: Kind.POD, Subject.NODE: Kind.NODE, Subject.ITEM: Kind.POD,
 _OBJECT_PARTS = ("metadata", "spec", "status")
 
 
-def subject_named(context: Context, word: str) -> Subject:
-    """The subject that a word means at this place: `it` is a device in a selection of devices."""
-    found = SUBJECTS[word]
-    return Subject.DEVICE if found is Subject.ITEM and Subject.DEVICE in context.place.subjects else found
+def subject_named(context: Context, word: str, fields: Sequence[ast.Member] = ()) -> Subject:
+    """The subject that a word means at this place: `it` is a device in a selection of devices.
+
+    In a function, which can be called in either kind of selection, it is the one that has more of the fields behind it.
+    """
+    found, subjects = SUBJECTS[word], context.place.subjects
+    if found is not Subject.ITEM or Subject.DEVICE not in subjects:
+        return found
+    pods = Subject.ITEM in subjects and _known_fields(context, Subject.ITEM, fields) > _known_fields(context, Subject.DEVICE, fields)
+    return Subject.ITEM if pods else Subject.DEVICE
 
 
 def subject_at(context: Context, subject: Subject, span: Span) -> typed.Expr:
@@ -45,7 +53,7 @@ def path_of(expr: ast.Expr) -> tuple[ast.Expr, list[ast.Member]]:
 
 def attribute_of(context: Context, root: ast.Name, fields: list[ast.Member], span: Span) -> typed.Expr:
     """The attribute that a chain of fields behind a subject names."""
-    subject = subject_named(context, root.name)
+    subject = subject_named(context, root.name, fields)
     allowed = subject_at(context, subject, root.span if subject is Subject.ITEM else span)
     if is_unknown(allowed):
         return unknown(span)
@@ -116,7 +124,7 @@ def _unknown_field(context: Context, subject: Subject, fields: list[ast.Member],
     )
 
 
-def _known_fields(context: Context, subject: Subject, fields: list[ast.Member]) -> int:
+def _known_fields(context: Context, subject: Subject, fields: Sequence[ast.Member]) -> int:
     """The number of leading fields that are part of some attribute's path."""
     for count in range(len(fields), 0, -1):
         prefix = ".".join(f.field for f in fields[:count])
@@ -173,7 +181,7 @@ def _keyed(context: Context, base: ast.Expr) -> typed.Expr:
     """The attribute before a key; an attribute that needs its key is allowed here."""
     root, fields = path_of(base)
     if fields and isinstance(root, ast.Name) and root.name in SUBJECTS:
-        subject = subject_named(context, root.name)
+        subject = subject_named(context, root.name, fields)
         attribute = context.catalogue.attribute(subject, ".".join(f.field for f in fields))
         if attribute and attribute.keyed:
             return unknown(base.span) if is_unknown(subject_at(context, subject, base.span)) else reference(context, attribute, base.span)
