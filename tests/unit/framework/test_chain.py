@@ -173,6 +173,22 @@ def test_policies_of_other_namespaces_cost_a_pod_nothing(namespace):
     assert asked_about(many, namespace)[1] == (("p3",) if namespace == "team-3" else ())
 
 
+@pytest.mark.parametrize(
+    ("rule", "shared"),
+    [
+        ('for pods where pod.labels["app"] == "web"\nfilter f { require pod.name != "x" else "no" }', False),
+        ('for pods where pod.labels["app"] == "db"\nfilter f { require pod.name != "x" else "no" }', True),
+        ('for pods where pod.name == "x"\nscore s = 1', True),
+        ('for pods where pod.name == "one"\nscore s = 1', False),
+    ],
+    ids=["its rules read names", "it governs others", "it governs neither", "it governs one of the two"],
+)
+def test_a_policy_that_reads_names_ends_the_sharing_of_those_that_it_governs(rule, shared):
+    chained, at = assemble([policy(f'policy "p" {rule}\n')]), TimeAndObjects(0.0, ObjectStore())
+    one, other = (fleet.pod(name, labels={"app": "web"}) for name in ("one", "other"))
+    assert (chained.key(one, at) == chained.key(other, at)) is shared
+
+
 def test_policies_of_other_namespaces_end_no_sharing():
     chained = assemble(of_namespaces(1, more='and (pod.group.name ?? "") != "x"'))
     at = TimeAndObjects(0.0, ObjectStore())

@@ -30,6 +30,21 @@ def test_a_pod_is_placed_whatever_a_node_offers(memory: str, strategy: str):
     assert all(0 <= part.points <= 100 for part in decision.scores_at(decision.node))
 
 
+@pytest.mark.parametrize(
+    ("memory", "offered"),
+    [("1Gi", 2**30), ("-1", 0), *((text, MAX_AMOUNT) for text in ("8Pi", "83Pi", "9Ei", "9223372036854775807", "1e999999"))],
+)
+def test_what_a_node_offers_is_kept_within_what_sums_hold_exactly(memory: str, offered: int):
+    snapshot = fleet.state(fleet.node("a", memory=memory)).snapshot()
+    amounts = (
+        snapshot.allocatable[1, 0],
+        snapshot.capacity[1, 0],
+        snapshot.node(0).allocatable["memory"],
+        snapshot.node(0).capacity["memory"],
+    )
+    assert amounts == (offered,) * 4
+
+
 def test_a_thousand_pods_that_ask_for_exabytes_do_not_wrap():
     placed = [fleet.pod(f"p{number}", memory="9Ei", node_name="a") for number in range(2000)]
     state = fleet.state("a", "b", pods=placed)
