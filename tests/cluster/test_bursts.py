@@ -46,7 +46,7 @@ def test_nodes_vanish_and_come_back_while_pods_are_placed(control_plane, nodes, 
 
 
 @pytest.mark.parametrize("while_away", ["watches are cut", "everything is cut"])
-def test_etcd_forgets_what_the_watches_would_go_on_from(control_plane, proxy, nodes, pods, while_away):
+def test_watches_recover_from_a_compaction_of_etcd(control_plane, proxy, nodes, pods, while_away):
     api = control_plane.api
     nodes(20)
     with LiveScheduler(proxy.kubeconfig) as scheduler:

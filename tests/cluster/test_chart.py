@@ -68,7 +68,7 @@ def test_the_signals_component_is_there_too(helm):
     assert {key: more[key] for key in more.keys() - plain.keys()} == by_name(component)
 
 
-def test_another_namespace_is_meant_everywhere(helm):
+def test_every_object_is_in_the_chosen_namespace(helm):
     text = helm("template", "w", FOLDER, "--namespace", "elsewhere", "--kube-version", KUBERNETES, *values("admission.enabled=true"))
 
     assert NAMESPACE not in text
@@ -141,7 +141,7 @@ def test_null_means_none(helm):
     assert rendered(helm, "policies=null", "shippedPolicies=null") == rendered(helm)
 
 
-def test_helm_has_nothing_to_complain_of(helm):
+def test_helm_lint_finds_nothing(helm):
     assert "0 chart(s) failed" in helm("lint", "--strict", FOLDER, *values())
 
 

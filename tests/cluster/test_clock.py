@@ -14,7 +14,7 @@ HOUR = 3600.0
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])
-def test_pods_are_bound_and_wait_for_as_long_as_ever(control_plane, nodes, pods, jump):
+def test_clock_jumps_change_no_binding_and_no_wait(control_plane, nodes, pods, jump):
     nodes(4, cpu="1")
     clock = SkewedClock()
     with LiveScheduler(control_plane.kubeconfig, clock=clock) as scheduler:

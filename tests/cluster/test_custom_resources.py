@@ -52,7 +52,7 @@ def test_manual_edits_are_healed(defined, wharf, nodes):
     eventually(lambda: running(defined, 2))
 
 
-def test_nothing_is_written_where_nothing_happens(defined, wharf, nodes):
+def test_an_unchanged_cluster_causes_no_writes(defined, wharf, nodes):
     zoned(nodes)
     spec = {"image": "web:1", "replicas": 2, "port": 80, "resources": {"requests": {"cpu": "0.1"}}, "policy": {"inline": EAST}}
     custom.create(defined, "PolicyApp", "web", spec)

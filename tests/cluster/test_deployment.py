@@ -88,7 +88,7 @@ def test_overlays_are_taken_by_the_api_server(control_plane, overlay):
         control_plane.kubectl("delete", "namespace", NAMESPACE, "--timeout=60s")
 
 
-def test_policies_of_ones_own_take_the_place_of_none(control_plane, tmp_path):
+def test_own_policies_replace_the_empty_folder(control_plane, tmp_path):
     (tmp_path / "mine.policy").write_text('policy "mine"\nscore s = 1\n')
     generator = {"name": "wharfinger-policies", "namespace": NAMESPACE, "behavior": "replace", "files": ["mine.policy"]}
     base = "../" * (len(tmp_path.parts) - 1) + str(deployment.FOLDER / "base")[1:]

@@ -58,7 +58,7 @@ def test_an_api_server_that_comes_later_is_waited_for(control_plane, nodes, pods
         wharf.kill()
 
 
-def test_it_stops_while_it_waits(control_plane):
+def test_it_stops_while_it_waits_for_the_api_server(control_plane):
     control_plane.api_server.kill()
     wharf = WharfProcess(control_plane)
     try:

@@ -92,7 +92,7 @@ def events_about(cluster, kind, name):
     return [(event["reason"], event["note"]) for event in found if event["regarding"]["name"] == name]
 
 
-def test_kubectl_shows_the_worst_news_first_and_events_tell_them(defined, wharf, nodes, kubectl):
+def test_kubectl_shows_the_most_severe_finding_first_and_events_have_all(defined, wharf, nodes, kubectl):
     zoned(nodes)
     custom.create(defined, "SchedulingPolicy", "east", {"source": EAST})
     custom.create(defined, "SchedulingPolicy", "never", {"source": EAST.replace("node.labels", "node.lables").replace('"east"', '"n"', 1)})
@@ -136,7 +136,7 @@ def test_params_are_held_to_their_ranges(defined, wharf):
     eventually(lambda: condition(defined, "reserve", "Active") == "True")
 
 
-def test_modes_keep_it_out(defined, wharf, nodes, pods):
+def test_disabled_and_shadow_policies_do_not_decide(defined, wharf, nodes, pods):
     zoned(nodes)
     for name, mode in (("shadow", "Shadow"), ("off", "Off")):
         custom.create(defined, "SchedulingPolicy", name, {"source": EAST.replace('"east"', f'"{name}"', 1), "mode": mode})

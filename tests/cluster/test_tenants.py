@@ -235,7 +235,7 @@ HOSTILE = {
 }
 
 
-def test_hostile_texts_of_a_tenant_disturb_nobody(defined, tenant, nodes, wharf):
+def test_hostile_texts_of_a_tenant_delay_no_other_pods(defined, tenant, nodes, wharf):
     nodes(3, labels={"zone": "east"})
     custom.create(defined, "SchedulingPolicy", "east", {"source": custom.EAST})
     eventually(lambda: custom.condition(custom.status(defined, "SchedulingPolicy", "east"), "Active") == "True")

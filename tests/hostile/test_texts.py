@@ -65,17 +65,17 @@ def test_work_does_not_grow_with_the_product_of_two_sizes(name):
 
 
 @pytest.mark.parametrize("name", texts.NESTED)
-def test_the_deepest_texts_are_nothing_special(name):
+def test_the_deepest_allowed_texts_are_checked_within_the_limits(name):
     assert work(texts.largest(texts.NESTED[name])) < 1_000_000
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_the_longest_chains_are_nothing_special(name):
+def test_the_longest_allowed_chains_are_checked_within_the_limits(name):
     assert work(CHAINS[name]()) < 400_000
 
 
 @pytest.mark.parametrize("name", [name for name in texts.FAMILIES if name.startswith("unknown")])
-def test_names_that_were_meant_are_looked_for_within_a_budget(name):
+def test_similar_names_are_searched_within_a_budget(name):
     assert work(texts.largest(texts.FAMILIES[name])) < 4_000_000
 
 

@@ -40,7 +40,7 @@ INEXACT = ("exp", "expm1", "exp2", "log", "log1p", "log2", "log10", "power", "in
 """What IEEE 754 does not round for everybody: its last bit is the C library's, or NumPy's own for one processor."""
 
 
-def test_nothing_rests_on_functions_whose_last_bit_is_anybodys(monkeypatch: pytest.MonkeyPatch):
+def test_no_result_depends_on_functions_with_an_unspecified_last_bit(monkeypatch: pytest.MonkeyPatch):
     def bits() -> list[bytes]:
         kept = [decision_digest.bits_of(kept) for kept, _ in decision_digest.decisions(3, 8, 12)]
         return [*kept, *decision_digest.kernels(7)]

@@ -62,7 +62,7 @@ def samples(encoder, interpreter, row):
 
 @few
 @given(st.data())
-def test_a_proof_reckons_with_what_happens(data):
+def test_a_proof_covers_the_behaviour_of_the_interpreter(data):
     policy = mended(data.draw(policy_expressions.policies()))
     compiled = compile_policy(policy, {})
     interpreter = data.draw(interpreters(policy))

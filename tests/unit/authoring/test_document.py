@@ -112,7 +112,7 @@ def test_hover(text, word, wanted):
     assert wanted in hovered(text, word)
 
 
-def test_a_number_with_an_unknown_unit_says_nothing():
+def test_a_number_with_an_unknown_unit_has_no_hover():
     assert hovered("let x = 3pod", "3pod") is None
     assert hovered("let x = 1.5e3", "1.5e3") is None
 
@@ -145,7 +145,7 @@ def _plain(text, found):
     return sum(not char.isspace() and at not in shown for at, char in enumerate(text)) - sum(text[at].isspace() for at in shown)
 
 
-def test_highlights_tell_names_apart():
+def test_highlights_distinguish_kinds_of_names():
     text = 'param p: cpu = 1cpu\nlet l = p\nfilter f {\n  require l > p else "has {node.free.cpu} of {p}" on missing pass\n}\n'
     found = [(text[each.start : each.end], each.kind) for each in highlights(Document("x", text))]
     for wanted in [("p", "parameter"), ("cpu", "type"), ("l", "variable"), ("f", "method"), ("pass", "enumMember"), ('"has {', "string")]:

@@ -16,7 +16,7 @@ def test_a_value_that_the_plugin_refuses_is_found_with_its_place(tmp_path, capsy
     assert "not 'MostAlocated'" in printed.err
 
 
-def test_a_value_that_it_takes_is_not(tmp_path, capsys):
+def test_a_value_that_the_plugin_accepts_causes_no_finding(tmp_path, capsys):
     path = tmp_path / "p.policy"
     path.write_text(POLICY % "MostAllocated")
     assert cli.main(["check", str(path)]) == 0

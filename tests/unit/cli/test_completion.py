@@ -111,7 +111,7 @@ def test_candidates_of_a_command_line(offered, line, words):
     assert offered(line) == words
 
 
-def test_of_a_large_snapshot_nothing_is_offered(offered, monkeypatch):
+def test_a_large_snapshot_is_not_read_for_candidates(offered, monkeypatch):
     monkeypatch.setattr(options, "MAX_SNAPSHOT_BYTES", 10)
     assert offered("wharf dry-run -s cluster.yaml --node ") == []
 

@@ -137,7 +137,7 @@ def test_the_function_compares_over_a_log_as_the_verb_does(wharf, log, tmp_path)
     assert not wharfinger.diff(second, log=path, scheduler_name="another").changes
 
 
-def test_the_function_wants_either_a_cluster_or_a_log(log):
+def test_the_function_requires_a_cluster_or_a_log(log):
     cluster = wharfinger.load_snapshot("cluster.yaml")
     on_cluster = {"cluster": cluster, "against": ()}
     for given in ({}, {"cluster": cluster}, {"cluster": cluster, "log": log[0]}, {**on_cluster, "scheduler_name": "x"}):

@@ -10,7 +10,7 @@ def story_of(story):
     asyncio.run(story())
 
 
-def test_room_is_made_and_taken():
+def test_a_pod_preempts_and_is_bound():
     async def story():
         async with running(node("a", cpu="2"), pod("low", cpu="2")) as world:
             world.cluster.put(pod("high", cpu="2", priority=100))
@@ -25,7 +25,7 @@ def test_room_is_made_and_taken():
     story_of(story)
 
 
-def test_one_victim_is_enough_while_it_takes_its_time():
+def test_no_second_victim_is_evicted_while_the_first_terminates():
     async def story():
         async with running(node("a", cpu="1"), node("b", cpu="1"), pod("low-1"), pod("low-2")) as world:
             world.cluster.graceful = True
@@ -116,7 +116,7 @@ def test_a_victim_that_is_wrongly_said_to_be_gone_is_evicted_again():
     story_of(story)
 
 
-def test_a_pod_is_evicted_once_although_several_want_it_gone():
+def test_a_victim_of_several_pods_is_evicted_once():
     async def story():
         small = [pod(f"low-{i}") for i in range(4)]
         async with running(node("a", cpu="4"), *small) as world:

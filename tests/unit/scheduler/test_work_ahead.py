@@ -105,7 +105,7 @@ async def test_a_pod_that_is_deleted_meanwhile_is_not_decided_about(searches):
         assert (len(world.claims.unseen), len(world.scheduler.queue), sum(searches) < NODES) == (0, 0, True)
 
 
-async def test_with_the_lease_the_work_is_given_up_and_begun_again(searches):
+async def test_a_loss_of_the_lease_cancels_the_work_which_starts_again_later(searches):
     async with world_of(searches) as world:
         world.cluster.put(devices.claim("p", 2))
         world.cluster.put(pod("p"))

@@ -115,7 +115,7 @@ def test_every_place_is_used_within_the_limits_and_all_get_their_turn(asked, num
     assert Counter(seen) == Counter(asked)
 
 
-def test_turns_are_given_back_by_those_who_are_cancelled():
+def test_cancelled_requesters_release_their_turns():
     async def main():
         clock = ManualClock()
         turns = Turns(places(1), clock.monotonic)
@@ -142,7 +142,7 @@ def test_turns_are_given_back_by_those_who_are_cancelled():
     asyncio.run(main())
 
 
-def test_a_turn_that_comes_as_its_asker_is_cancelled_is_not_lost():
+def test_a_turn_granted_to_a_cancelled_requester_is_not_lost():
     async def main():
         turns = Turns(places(1), ManualClock().monotonic)
         begun = asyncio.Event()

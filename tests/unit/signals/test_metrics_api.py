@@ -73,7 +73,7 @@ def test_one_that_cannot_be_read_is_named_and_the_others_count(broken):
 
 
 @pytest.mark.parametrize("item", [5, "text", {"metadata": []}, {}])
-def test_one_that_does_not_even_say_whose_it_is(item):
+def test_an_entry_without_a_node_name_gives_no_sample(item):
     document = json.loads(metrics(a={"cpu": "1"}))
     document["items"].append(item)
     found = measured(json.dumps(document).encode())

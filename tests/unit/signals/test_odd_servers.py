@@ -47,7 +47,7 @@ def dripping(head, piece, sent):
     ],
     ids=["status line", "header", "continue", "chunk", "empty blocks of gzip"],
 )
-def test_no_part_of_an_answer_may_take_for_ever(endpoint, head, piece):
+def test_each_part_of_an_answer_has_a_timeout(endpoint, head, piece):
     sent = []
     endpoint.answer = dripping(head, piece, sent)
     assert failure(endpoint, timeout=0.3).kind is Kind.TIMEOUT
@@ -102,7 +102,7 @@ def test_an_error_with_the_status_of_success_is_reported(endpoint):
     assert "too many samples" in str(failure(endpoint))
 
 
-def test_null_is_nothing(endpoint):
+def test_null_counts_as_absent(endpoint):
     endpoint.answer = lambda _query: (
         200,
         json.dumps({"status": "success", "warnings": None, "data": {"resultType": "vector", "result": None}}),

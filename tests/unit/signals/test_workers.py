@@ -75,7 +75,7 @@ def test_neither_namespaces_nor_the_cluster_have_all_threads(slow):
     assert with_slow(slow, story).most == 3
 
 
-def test_a_question_whose_caller_has_gone_keeps_its_thread_and_its_turn():
+def test_a_query_whose_caller_was_cancelled_keeps_its_thread_and_turn():
     slow = Slow()
 
     async def main():

@@ -4,7 +4,7 @@ from tests.unit.simulate import clusters
 from wharfinger.simulate import workloads
 
 
-def test_clusters_are_the_same_every_time_and_have_something_to_tell_apart():
+def test_generated_clusters_are_deterministic_and_have_different_nodes():
     nodes = workloads.node_manifests(100)
     assert nodes == workloads.node_manifests(100)
     labels = [node["metadata"]["labels"] for node in nodes]

@@ -63,7 +63,7 @@ def test_every_gpu_pod_draws_from_the_common_pool():
     assert round(milli / 1000, 1) == 6086.8
 
 
-def test_default_pods_have_no_constraints_and_gpuspec_pods_have_theirs():
+def test_default_pods_have_no_constraints_and_gpuspec_pods_name_models():
     plain, constrained = openb.pod_manifests(openb.Variant.DEFAULT), openb.pod_manifests(openb.Variant.GPUSPEC33)
     assert not any("affinity" in pod["spec"] for pod in plain)
     assert sum("affinity" in pod["spec"] for pod in constrained) == 2388

@@ -56,7 +56,7 @@ def test_logging_does_not_wait_for_a_reader_that_pauses():
     assert b"".join(written).endswith(b"x\n900 missing\n")
 
 
-def test_a_reader_that_is_gone_is_no_error():
+def test_a_closed_pipe_is_no_error():
     def write(content):
         raise BrokenPipeError
 
@@ -66,7 +66,7 @@ def test_a_reader_that_is_gone_is_no_error():
     assert writer.dropped == 1
 
 
-def test_the_end_does_not_wait_for_ever(monkeypatch):
+def test_the_close_has_a_timeout(monkeypatch):
     monkeypatch.setattr(logs, "CLOSE_TIMEOUT", 0.05)
     going_on = threading.Event()
     writer = LineWriter(lambda _: going_on.wait(10), gap=gap, gathering=0)

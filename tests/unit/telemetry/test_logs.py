@@ -64,7 +64,7 @@ def test_a_long_text_without_credentials_is_read_in_linear_time(part):
     assert redacted(text) == text or part == "Bearer "
 
 
-def test_json_lines_are_as_they_ever_were(scene):
+def test_json_lines_have_their_documented_form(scene):
     lines = log_lines(
         scene,
         lambda emit: emit(attempt(**PLACED)),
@@ -75,7 +75,7 @@ def test_json_lines_are_as_they_ever_were(scene):
     assert lines == (GOLDEN / "json.log").read_text().splitlines()
 
 
-def test_lines_for_people_are_as_they_ever_were():
+def test_text_lines_have_their_documented_form():
     lines = log_lines(
         Scene("console"),
         lambda emit: emit(attempt(**PLACED)),
@@ -142,7 +142,7 @@ def test_credentials_are_blotted_out(said, written):
     assert redacted(said) == written
 
 
-def test_no_credential_comes_through_any_way(scene):
+def test_no_credential_is_written(scene):
     def story(emit):
         emit(attempt(result="error", message=f"Bearer {TOKEN}"))
         emit(Failed("lease", RuntimeError(f"Bearer {TOKEN}")))
@@ -153,13 +153,13 @@ def test_no_credential_comes_through_any_way(scene):
     assert TOKEN not in text
 
 
-def test_other_libraries_come_out_the_same_way(scene):
+def test_lines_of_other_libraries_have_the_same_form(scene):
     logging.getLogger("uvicorn.error").error("cannot %s", "serve")
     logging.getLogger("asyncio").info("of no interest")
     assert [(line["event"], line["level"], line["logger"]) for line in scene.lines()] == [("cannot serve", "error", "uvicorn.error")]
 
 
-def test_the_console_shows_nothing_that_a_terminal_would_obey():
+def test_control_sequences_are_escaped_on_a_terminal():
     scene = Scene("console")
     logs.log().info("a\nb", pod="\x1b[2Jx", text="one\ntwo")
     assert scene.text().splitlines() == ["2023-11-14T22:13:20.250000Z [info] a b pod=�[2Jx text='one two'"]

@@ -129,7 +129,7 @@ def test_a_reading_that_fails_hides_no_other(metrics):
     assert metrics.registry.get_sample_value("wharfinger_errors_total", {"place": "metrics"}) >= 1
 
 
-def test_the_process_reports_its_state():
+def test_the_process_exports_its_cpu_time_memory_and_collections():
     text = generate_latest(Metrics(CollectorRegistry()).registry).decode()
     for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "python_gc_collections_total"):
         assert re.search(rf"^{name}\b", text, re.MULTILINE)

@@ -54,7 +54,7 @@ def test_the_newest_come_first_and_can_be_chosen(recent):
     assert [record.result for record in recent.latest(policy="pools")] == ["error"]
 
 
-def test_a_decision_that_there_is_time_for_keeps_its_best_nodes(recent):
+def test_a_decision_with_time_left_keeps_its_best_nodes(recent):
     decider, state = Decider(chain_of()), state_of(20, running=30)
     [pod] = pods_of(1)
     decision = decider.decide(state.snapshot(), pod)
@@ -68,7 +68,7 @@ def test_a_decision_that_there_is_time_for_keeps_its_best_nodes(recent):
     assert [ranked.node for ranked in record.best] == [ranked.node for ranked in decision.ranking(3)]
 
 
-def test_when_time_is_used_up_nothing_is_read_and_later_it_is_again():
+def test_without_time_left_no_nodes_are_read_until_there_is_time_again():
     timer = Timer()
     recent = RecentDecisions(lambda: 0.0, timer)
     decider, state, pods = Decider(chain_of()), state_of(5), pods_of(3)
@@ -119,7 +119,7 @@ def test_the_bytes_are_bounded_and_counted_honestly():
     assert 0.3 * recent.n_bytes < used < recent.n_bytes
 
 
-def test_a_huge_message_leaves_alone_what_it_does_not_fit_with():
+def test_a_message_larger_than_the_limit_is_dropped_alone():
     recent = RecentDecisions(lambda: 0.0, Timer(), most_bytes=10_000)
     observe(recent, attempt(view("a"), message="x" * 20_000))
     assert len(recent) == recent.n_bytes == 0

@@ -18,11 +18,11 @@ def entries(*events):
 KEPT = status(Result.REFUSED, report="error: oh")
 
 
-def test_a_refused_text_is_shown_with_what_goes_on():
+def test_a_refused_text_is_shown_with_the_version_in_force():
     assert entries(PolicyTried(KEPT)) == [(0.0, "refused", True, "error: oh")]
 
 
-def test_of_a_removed_policy_nothing_goes_on():
+def test_a_removed_policy_has_no_version_in_force():
     assert entries(PolicyRemoved(KEPT)) == [(7.0, "removed", False, "")]
 
 

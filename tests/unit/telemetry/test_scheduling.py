@@ -259,7 +259,7 @@ def test_a_score_counts_the_nodes_whose_usage_changed(scene):
     run(story)
 
 
-def test_counts_go_on_when_policies_are_adopted_again(scene):
+def test_counts_continue_when_policies_are_adopted_again(scene):
     rule = {"policy": "zones", "rule": "zoned"}
 
     async def story():

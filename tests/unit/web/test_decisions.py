@@ -104,7 +104,7 @@ def test_an_explanation_is_json_or_text_and_is_asked_about_nodes(recent):
 
 
 @pytest.mark.parametrize("path", ["/decisions", "/decisions/default/a", "/explain/default/a"])
-def test_only_the_machine_itself_is_answered_unless_it_is_wanted_otherwise(recent, path):
+def test_only_local_requests_are_answered_unless_the_page_is_public(recent, path):
     assert web(recent, client=FAR).get(path).status_code == 403
     assert web(recent, client=FAR, public=True).get(path).status_code in {200, 404}
     assert web(recent).get(path, headers={"host": "rebound.example.com"}).status_code == 403

@@ -93,7 +93,7 @@ def test_the_loop_rests_after_what_was_computed(monkeypatch):
     assert rests == pytest.approx([9 * 0.02] * 2)
 
 
-def test_pipelined_requests_of_many_connections_leave_most_turns_of_the_loop_to_others():
+def test_pipelined_requests_of_many_connections_leave_most_of_the_event_loop_to_others():
     """Counted, not timed: how many requests are answered between two turns of another task."""
     answered, turns = [0], []
 

@@ -73,7 +73,7 @@ def test_an_unknown_name_of_a_shadow_is_answered_with_those_there_are(client):
     assert client.get("/policies/none/shadow").text == "there is no shadow policy none; there are new\n"
 
 
-def test_a_link_leads_to_its_shadow_whatever_the_name():
+def test_links_to_shadows_escape_the_name():
     name = 'a/b?c#d"<e>%2f'
     policies = Policies(statuses=lambda: [status(name=name, mode=Mode.SHADOW)], sources=list, shadows=lambda: {name: {"disagreed": 3}})
     asked = asking(extra_routes=routes(policies))
@@ -85,7 +85,7 @@ def test_a_link_leads_to_its_shadow_whatever_the_name():
 
 
 @pytest.mark.parametrize("path", ["/policies", "/policies/new/shadow", "/policies/gone/shadow"])
-def test_only_the_machine_itself_may_ask_unless_it_is_opened(path):
+def test_only_local_requests_are_answered_unless_the_page_is_public(path):
     policies = Policies(statuses=list, sources=list, shadows=lambda: {"new": {}})
     near, far = asking(extra_routes=routes(policies)), asking(extra_routes=routes(policies), client=FAR)
     opened = asking(extra_routes=routes(structs.replace(policies, public=True)), client=FAR)

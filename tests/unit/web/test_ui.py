@@ -83,11 +83,11 @@ def test_the_page_is_for_the_machine_itself():
 
 
 @pytest.mark.parametrize("path", ["/ui", "/ui/static/app.js", "/ui/events", "/ui/nodes/node-0", "/ui/pods?find=a"])
-def test_a_name_that_others_give_away_leads_to_nothing(path):
+def test_foreign_host_names_are_refused(path):
     assert client(client=NEAR).get(path, headers={"host": "rebound.example"}).status_code == 403
 
 
-def test_the_configuration_may_say_otherwise():
+def test_the_page_can_be_made_public():
     assert client(client=FAR, public=True).get("/ui", headers={"host": "scheduler.example"}).status_code == 200
 
 
@@ -328,7 +328,7 @@ def test_each_page_gets_events_of_the_pods_that_it_shows():
     asyncio.run(look())
 
 
-def test_a_board_that_breaks_is_asked_again():
+def test_a_board_that_raises_is_read_again():
     async def look():
         board, clock = Board(), ManualClock()
         async with feeding_from(board, clock) as feed:

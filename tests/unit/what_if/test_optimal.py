@@ -72,7 +72,7 @@ def carried_out(found, state, pods, *policies):
     pods=st.lists(st.integers(1, 5), min_size=1, max_size=5),
     running=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.booleans()), max_size=3),
 )
-def test_it_is_what_trying_everything_finds(nodes, pods, running):
+def test_the_optimum_equals_an_exhaustive_search(nodes, pods, running):
     running = [(at, cpu, controlled) for at, cpu, controlled in running if at < len(nodes)]
     used = [sum(cpu for at, cpu, _ in running if at == place) for place in range(len(nodes))]
     if any(cpu > size for cpu, size in zip(used, nodes, strict=True)):

@@ -51,7 +51,7 @@ def test_pods_by_word(state, words, expected):
         ("selector=app=(", "selector"),
     ],
 )
-def test_words_that_mean_no_pod(state, word, said):
+def test_values_of_replace_that_select_no_pod(state, word, said):
     with pytest.raises(WharfingerError) as error:
         replaced_pods(state, [word])
     assert str(error.value).startswith(said)

@@ -72,7 +72,7 @@ def test_params_with_a_range_and_weights_that_are_numbers_are_found(web):
     }
 
 
-def test_params_that_are_given_are_not(web):
+def test_given_params_are_not_searched(web):
     given_params = policy(TEXT, keep="20%")
     assert {tunable.own_name for tunable in found(web)} - {tunable.own_name for tunable in found(given_params)} == {"keep"}
 

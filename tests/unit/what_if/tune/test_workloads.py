@@ -14,7 +14,7 @@ COUNTS = ("unplaced", "evicted", "moves", "nodes_touched")
 
 
 @given(share=st.floats(0.05, 0.95), seed=st.integers(0, 99), n_nodes=st.integers(0, 40), n_pods=st.integers(0, 60))
-def test_both_parts_are_the_whole_and_alike(share, seed, n_nodes, n_pods):
+def test_both_parts_are_together_the_whole_and_similar(share, seed, n_nodes, n_pods):
     state = state_of(n_nodes, running=3 * n_nodes)
     whole = workloads.waiting("all", state, pods_of(n_pods, 3), None)
     searched, held_out = whole.split(share, seed)
