@@ -233,7 +233,7 @@ def _has_no_place(pod: Manifest) -> bool:
 
 
 def _run(*command: object, codes: Sequence[int] = (0,)) -> str:
-    """What the command has written to stderr; SystemExit for another exit code than these."""
+    """The stderr of the command; SystemExit for another exit code than these."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if done.returncode not in codes:
         raise SystemExit(f"{command[0]}: {done.stderr[-2000:]}")

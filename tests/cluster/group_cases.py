@@ -125,7 +125,7 @@ class Cases:
 
 
 def cases(seed: int, *, one: int, partial: int, hopeless: int) -> Cases:
-    """That many cases of each sort. One answer have groups that need all their members, of which one placement exists."""
+    """The given numbers of cases. In `one` are groups that need all their members and have one placement."""
     rng = random.Random(seed)
     found = Cases(one=[], partial=[], hopeless=[])
     while len(found.one) < one or len(found.partial) < partial or len(found.hopeless) < hopeless:

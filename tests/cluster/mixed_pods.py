@@ -49,7 +49,7 @@ def setting() -> Iterator[dict[str, Any]]:
 
 
 def pods(n: int, scheduler: str, seed: int = 5) -> list[dict[str, Any]]:
-    """That many pods in no order of name or kind."""
+    """The given number of pods in no order of name or kind."""
     draw = random.Random(seed)
     names = [f"{draw.choice('abcdefgh')}-{i:04d}" for i in range(n)]
     return [_pod(name, draw.choice(KINDS), draw, scheduler) for name in draw.sample(names, n)]

@@ -171,7 +171,7 @@ def _has_its_claims(pod: Plain) -> bool:
 
 
 def _described(pod: Plain) -> str:
-    """What is known of a pod, in one line."""
+    """A pod in one line."""
     metadata, status = pod["metadata"], pod.get("status", {})
     node, conditions = pod["spec"].get("nodeName", "no node"), status.get("conditions", ())
     said = ", ".join(f"{each['type']} {each['status']} {each.get('reason', '')} {each.get('message', '')}".strip() for each in conditions)

@@ -315,7 +315,7 @@ Counting = Callable[[Callable[[], Snapshot], Sequence[Any]], Iterator[ReadInStep
 
 
 def counting(node: Node, extremes: Iterable[bool] = ()) -> tuple[Counting, tuple[Node, ...]] | None:
-    """What a selection reads of the placed pods, and the nodes that it captures; None if it captures values of a moment or a node.
+    """The reads of a selection from the placed pods, and the nodes that it captures; None if it captures values of a moment or a node.
 
     `extremes` says what is asked of the selection besides sums: True for the largest weights of nodes, False for the smallest ones.
     """

@@ -1,4 +1,4 @@
-"""Where every placed pod is a template of its own, the first decision does little for each."""
+"""The first decision does little for each placed pod, also if each is a template of its own."""
 
 import pytest
 

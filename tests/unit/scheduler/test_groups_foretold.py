@@ -1,4 +1,4 @@
-"""Where a dry run places groups, the scheduler does: random clusters, with members and running pods of several priorities.
+"""The scheduler places groups as a dry run does: random clusters, with members and running pods of several priorities.
 
 While victims leave, a scheduler goes on with other pods, and a dry run does not. So pods may be evicted either for one group, or for none.
 """

@@ -294,7 +294,7 @@ MANY = 3 * PODS_PER_STEP + 7
 
 @pytest.fixture
 def crowd(bench):
-    """That many unschedulable pods, of three priorities, whose backoffs have ended."""
+    """The given number of unschedulable pods, of three priorities, whose backoffs have ended."""
     for number in range(MANY):
         bench.add(f"pod-{number}", priority=number % 3)
     for _ in range(MANY):

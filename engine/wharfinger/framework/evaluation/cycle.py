@@ -236,7 +236,7 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
 
 
 def _rejection(snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> Rejection:
-    """What PostFilter plugins get about a pod that fits no node."""
+    """The input of PostFilter plugins for a pod that fits no node."""
     refusal = evaluation.filtering.refusal
     attempt = Attempt(pod, snapshot, evaluation.shared)
     return Rejection(

@@ -268,7 +268,7 @@ def _device_items(field: ast.ObjectField) -> tuple[ast.Expr, ...]:
 
 
 def _how_many(item: ast.Expr) -> float:
-    """How many devices a description makes: its `count`, or 1."""
+    """The number of devices that a description makes: its `count`, or 1."""
     fields = item.fields if isinstance(item, ast.ObjectLiteral) else ()
     counts = [float(f.value.digits) for f in fields if f.name == "count" and isinstance(f.value, ast.Number)]
     return max(counts, default=1.0)

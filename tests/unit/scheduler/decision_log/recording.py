@@ -118,7 +118,7 @@ class Recorded(Running):
             time.sleep(0.001)
 
     async def churn(self, rounds, change):
-        """That many rounds of everything that happens in a cluster; in the middle, a change."""
+        """The given number of rounds of everything that happens in a cluster; in the middle, a change."""
         self.cluster.before_bind = self.refuse
         for _ in range(8):
             self.grow()
