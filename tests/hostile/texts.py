@@ -117,6 +117,7 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "many looks into a table": lambda n: (
         lines('let t = { "a": 1, "b": 2 }', n=1) + LOOKS.format(joined(each('t[node.labels["l{0}"]]', n), " + "))
     ),
+    "a circle of lets": lambda n: POLICY + circle(min(n, 490)),
     # functions
     "many functions": lambda n: lines("let f{0}(x: count) = x + {0}", "score s{0} = f{0}(node.pod_count) normalize minmax", n=min(n, 240)),
     "many calls of a function": lambda n: (
@@ -309,6 +310,11 @@ WITHIN: dict[str, Callable[[], str]] = {
         f"{chr(10).join(each('place p{0}', 20))}\nexpect p0 on n\n}}\n"
     ),
 }
+
+
+def circle(n: int) -> str:
+    """Lets that each need the next one, and the last one the first one."""
+    return "".join(f"let b{i} = b{(i + 1) % n} + {i}\n" for i in range(n))
 
 
 def among_devices(steps: str) -> str:

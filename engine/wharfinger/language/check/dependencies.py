@@ -27,6 +27,7 @@ class GroupBlock(msgspec.Struct, frozen=True):
 
 
 Named = ast.Let | ast.Function | GroupBlock
+MAX_SHOWN = 8  # declarations of a circle that a message names and points at
 
 
 def in_order(context: Context, lets: Sequence[Named]) -> list[Named]:
@@ -81,11 +82,13 @@ class _Ordering(msgspec.Struct, kw_only=True):
 def _report_circle(context: Context, circle: list[Named]) -> None:
     first = min(circle, key=lambda let: let.name_span.start)
     at = circle.index(first)
-    names = [let.name for let in (*circle[at:], *circle[:at], first)]
-    others = tuple(Label(let.name_span, f"needs `{name}`") for let, name in zip(circle[at + 1 :] + circle[:at], names[2:], strict=False))
+    around = [*circle[at:], *circle[:at]]
+    names = [let.name for let in (*around, first)]
+    shown = names if len(around) <= MAX_SHOWN else [*names[:MAX_SHOWN], f"{len(around) - MAX_SHOWN:,} more", first.name]
+    others = tuple(Label(let.name_span, f"needs `{name}`") for let, name in zip(around[1:MAX_SHOWN], names[2:], strict=False))
     context.error(
         Code.P307,
-        f"`{first.name}` needs itself: {' → '.join(names)}",
+        f"`{first.name}` needs itself: {' → '.join(shown)}",
         first.name_span,
         label=f"needs `{names[1]}`" if len(circle) > 1 else "needs itself",
         others=others,

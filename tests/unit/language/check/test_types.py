@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.language.policies import errors, policy, value
+from tests.unit.language.policies import checked, errors, policy, value
 from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
@@ -311,3 +311,10 @@ def test_samples_are_refreshed_twice_as_often_as_they_grow_old_where_that_is_les
 )
 def test_it_in_a_function_is_what_the_selection_of_its_call_is_of(body, used, found):
     assert errors(f"let f(x: number) = {body}\nscore s = {used} normalize minmax on missing 0") == found
+
+
+def test_a_long_circle_is_shown_in_part():
+    found = checked("\n".join(f"let a{i} = a{(i + 1) % 400}" for i in range(400)) + "\ntie_break a0 asc")[1].found
+    (error,) = [each for each in found if each.code.name == "P307"]
+    assert error.message == "`a0` needs itself: a0 → a1 → a2 → a3 → a4 → a5 → a6 → a7 → 392 more → a0"
+    assert len(error.others) == 7
