@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 KUBE_SCHEDULER = "kube-scheduler"
 WHARFINGER = "wharfinger"
 UNOBSERVED = "unobserved"
+LONGEST_STEP = "wharfinger_event_loop_longest_step_seconds "
 WHARF_RUN = f"{Path(sys.executable).with_name('wharf')} run"
 
 
@@ -49,6 +51,14 @@ def _start_kube_scheduler(cluster: ControlPlane, groups: bool) -> Program:
 def _start(product: str, cluster: ControlPlane, _groups: bool) -> Program:
     flags = ("--kubeconfig", cluster.kubeconfig, "--no-leader-elect", "--port", free_ports(1)[0])
     return cluster.run(WHARFINGER, *shlex.split(product), *flags, env={"PYTHONPATH": f"{ROOT / 'engine'}{os.pathsep}{ROOT}"})
+
+
+def longest_step(wharf_run: Program) -> float:
+    """The longest step of the event loop of `wharf run` in the last one to two minutes, in seconds."""
+    port = wharf_run.command[wharf_run.command.index("--port") + 1]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(float(line.removeprefix(LONGEST_STEP)) for line in lines if line.startswith(LONGEST_STEP))
 
 
 def cpu_seconds(program: Program) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench_cluster import binding_watch, workloads
-from tests.bench_cluster.contenders import ROOT, Contender, cpu_seconds, peak_megabytes
+from tests.bench_cluster.contenders import ROOT, WHARFINGER, Contender, cpu_seconds, longest_step, peak_megabytes
 from tests.bench_cluster.load import Load, Request
 from tests.bench_cluster.workloads import Workload
 from tests.cluster import objects
@@ -42,7 +42,8 @@ class Run:
 
     `rate`: pods/s from the first to the last binding; latencies in seconds from the creation of a pod to its binding. `cpu_seconds` are
     those of the scheduler until its events are written; until the last binding it had used `burst_cpu_seconds`, and the API server with
-    its etcd `server_cpu_seconds`. `first` is in seconds from the start of the scheduler to its first binding.
+    its etcd `server_cpu_seconds`. `first` is in seconds from the start of the scheduler to its first binding. `longest_step` is that of
+    Wharfinger's event loop, in seconds, from its start or in the last minute at least.
     """
 
     workload: str
@@ -58,6 +59,7 @@ class Run:
     megabytes: float = 0.0
     events: int = 0
     first: float | None = None
+    longest_step: float | None = None
 
     @property
     def cpu_per_thousand(self) -> float:
@@ -153,6 +155,7 @@ class Bench:
             cpu_seconds=cpu,
             megabytes=peak_megabytes(scheduler),
             events=events,
+            longest_step=longest_step(scheduler) if contender.name == WHARFINGER else None,
         )
 
     # ── the cluster ──

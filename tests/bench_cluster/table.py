@@ -30,6 +30,7 @@ class Table:
             if workload.pace is not None:
                 yield from ("", *self._paced(workload))
         yield from (line for workload in measured for line in self._first(workload))
+        yield from self._longest_steps(measured)
         bare = self.median(BARE, BARE, "rate")
         if bare is not None:
             yield from ("", f"Binds and nothing else: {bare:,.0f} a second{''.join(self._shares(measured, bare))}.")
@@ -70,6 +71,13 @@ class Table:
             rest = f", kube-scheduler {theirs}" if theirs else ""
             head = f"{workload.name}: start to first binding with {workload.running:,} running pods"
             yield from ("", f"{head}: {ours} (goal {workload.first:g} s){rest}.")
+
+    def _longest_steps(self, measured: Sequence[Workload]) -> Iterator[str]:
+        """The longest steps of the event loop; each may take 50 ms."""
+        steps = {workload.name: self.median(workload.name, WHARFINGER, "longest_step") for workload in measured}
+        found = [f"{name} {1000 * step:.0f} ms" for name, step in steps.items() if step is not None]
+        if found:
+            yield from ("", f"Longest steps of the event loop (goal 50 ms): {', '.join(found)}.")
 
     def _bare(self) -> float | None:
         return self.median(BARE, BARE, "rate")
