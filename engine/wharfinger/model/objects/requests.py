@@ -21,9 +21,9 @@ from wharfinger.model.objects import quantity
 from wharfinger.model.objects.quantity import nano_at
 
 NATIVE = ("cpu", "memory", "ephemeral-storage")
+"""The resources that every node has; they are the first columns of resources, in this order."""
 NATIVE_BY_FIELD = {name.replace("-", "_"): name for name in NATIVE}
 """These resources by the names that fields of policies and of their tests have."""
-"""The resources that every node has; they are the first columns of resources, in this order."""
 
 DEFAULT_CPU = 100 * 10**6  # nanos: a container without a cpu request counts as 100m in scores
 DEFAULT_MEMORY = 200 * 1024 * 1024 * quantity.NANO  # and as 200 MiB without a memory request
