@@ -111,8 +111,8 @@ class Selection:
             yield
 
     def read_extreme_in_steps(self, *, highest: bool) -> Generator[None]:
-        """The step of finding the smallest (or largest) weights if they are not known. It follows `read_in_steps`."""
-        if highest not in self._extremes:
+        """The step of finding the smallest (or largest) weights if there are pods and they are not known. It follows `read_in_steps`."""
+        if self._pods.entries and highest not in self._extremes:
             self.extreme_by_node(highest=highest)
             yield
 
