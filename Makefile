@@ -26,7 +26,8 @@ help:
 	@echo "make lock    resolve requirements.txt anew"
 
 # requirements.txt is complete, so pip resolves nothing (--no-deps): some of its versions look for a requirement with an extra (coverage[toml])
-# anew where a newer version than the locked one was released. `pip check` finds what is missing.
+# anew where a newer version than the locked one was released. `pip check` finds what is missing. The sources are compiled to bytecode, as pip
+# does for a wheel: with PYTHONDONTWRITEBYTECODE, each `wharf` would compile 200 modules again.
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Wharfinger needs Python 3.11 or newer; set PYTHON=/path/to/python3")'
 	@echo 'The first time, this takes a minute or two: the parts in requirements.txt are installed in $(VENV).'
@@ -34,6 +35,7 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m pip --disable-pip-version-check check
+	@$(BIN)/python -m compileall -q engine
 	@touch $@
 
 demo: $(READY)
