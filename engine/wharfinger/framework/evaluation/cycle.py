@@ -103,8 +103,8 @@ class Decider:
             evaluation.update_filters(pod, now)
             if evaluation.filtering.count:
                 return
-            rejection = _rejection(now, pod, evaluation)
             attempt = Attempt(pod, now, evaluation.shared)
+            rejection = _rejection(attempt, evaluation)
             if not any(plugin.post_filter_step(attempt, rejection) for plugin in plugins):
                 return
             yield False
@@ -219,7 +219,7 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
     outcome = NO_OUTCOME
     attempt = Attempt(pod, snapshot, evaluation.shared)
     messages = []
-    rejection = _rejection(snapshot, pod, evaluation)
+    rejection = _rejection(attempt, evaluation)
     for plugin in chain.post_filters if snapshot.n_nodes else ():
         outcome = plugin.post_filter(attempt, rejection)
         if outcome.failed:
@@ -235,14 +235,14 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
     )
 
 
-def _rejection(snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> Rejection:
+def _rejection(attempt: Attempt, evaluation: Evaluation) -> Rejection:
     """The input of PostFilter plugins for a pod that fits no node."""
     refusal = evaluation.filtering.refusal
-    attempt = Attempt(pod, snapshot, evaluation.shared)
+    snapshot = attempt.snapshot
     return Rejection(
         rejected=np.ones(snapshot.n_nodes, np.bool_),
         unresolvable=Diagnosis(evaluation.filtering, snapshot.n_nodes).unresolvable,
         trial=FilterTrial(evaluation.filtering.slots, attempt, () if refusal is None else refusal.reasons),
         reached=evaluation.filtering.reached,
-        evictable=evaluation.evictable(pod, snapshot),
+        evictable=evaluation.evictable(attempt.pod, snapshot),
     )
