@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -15,7 +16,10 @@ class TooMuchWork(Exception):
 
 
 def calls(function: Callable[[], Any], most: int = MOST) -> int:
-    """The number of functions that a call enters, in Python and in C; raises `TooMuchWork` beyond `most`, so endless calls fail soon."""
+    """The number of functions that a call enters, in Python and in C; raises `TooMuchWork` beyond `most`, so endless calls fail soon.
+
+    The garbage collector rests meanwhile: what it calls (hypothesis and the scheduler register functions) would be counted too.
+    """
     count = 0
 
     def each(_frame: FrameType, event: str, _argument: Any) -> None:
@@ -25,10 +29,13 @@ def calls(function: Callable[[], Any], most: int = MOST) -> int:
             if count > most:
                 raise TooMuchWork(f"more than {most:,} calls")
 
-    before = sys.getprofile()
+    before, collecting = sys.getprofile(), gc.isenabled()
+    gc.disable()
     sys.setprofile(each)
     try:
         function()
     finally:
         sys.setprofile(before)
+        if collecting:
+            gc.enable()
     return count

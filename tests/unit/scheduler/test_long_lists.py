@@ -1,32 +1,16 @@
 """A long list is processed in short steps, and its cost is linear."""
 
 import random
-import sys
 from datetime import UTC, datetime
 
 from msgspec import structs
 
 from tests.unit.scheduler.running import Running, node, pod
+from tests.work import calls
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler import feed as feeds
 from wharfinger.scheduler.feed import OBJECTS_PER_STEP
-
-
-def calls(work):
-    """The number of function calls of a piece of work, in Python and in C."""
-    count = 0
-
-    def profile(_frame, event, _argument):
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    sys.setprofile(profile)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def taken_over(n_pods, n_nodes):
