@@ -8,7 +8,8 @@ TLS is bytes in and bytes out here. asyncio's TLS is a transport for any protoco
 supports servers. For two small records it takes more time than OpenSSL does.
 
 A burst of requests opens dozens of connections. A handshake with certificates costs as much as two requests, most of it on the server, so
-later connections resume the TLS session of an earlier one (RFC 8446, 2.2). The first connection is opened alone for that.
+later connections resume the TLS session of an earlier one (RFC 8446, 2.2). The first connection is opened alone for that. The others are
+opened a few per turn of the event loop.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _BUFFER = 2**16
 _IDLE_SECONDS = 60.0  # seconds after which the server may be closing an unused connection
 _CLOSE_TIMEOUT = 1.0
 _FIRST_ALONE = 0.5  # seconds that other requests wait at most for the answer on the first connection
+_OPENED_PER_TURN = 4
+"""Connections that are begun in one turn of the event loop. Each takes about half a millisecond, and a burst of bindings needs dozens."""
 _RECORD = 2**14
 """The most bytes that a record has (RFC 8446, 5.1); one `read` returns at most one record."""
 
@@ -194,6 +197,7 @@ class Exchanges:
         self._idle: deque[_Channel] = deque()
         self._open: set[_Channel] = set()
         self._first: asyncio.Future[None] | None = None  # done with the first answer, or failure
+        self._turns = asyncio.Semaphore(_OPENED_PER_TURN)
         self._session: tuple[ssl.SSLContext, ssl.SSLSession] | None = None
         self._buffer = memoryview(bytearray(_BUFFER))  # for all connections: received bytes are parsed at once
 
@@ -224,6 +228,8 @@ class Exchanges:
         first = await self._first_alone(deadline)
         try:
             async with asyncio.timeout_at(deadline):
+                async with self._turns:
+                    await asyncio.sleep(0)
                 channel = self._idle_one(self._loop().time()) or await self._connect()
             try:
                 before()

@@ -231,6 +231,45 @@ def test_one_connection_that_answers_no_more_casts_doubt_on_those_that_were_idle
     asyncio.run(main())
 
 
+def test_a_burst_opens_its_connections_in_many_turns_of_the_event_loop(monkeypatch):
+    """64 connections begun in one turn would block it for 50 ms, however fast the server is."""
+    begun_in_turn = [0]
+    all_open = asyncio.Barrier(64)
+
+    async def serve(reader, writer):
+        while await reader.read(1000):
+            await all_open.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async def count_turns():
+        while True:
+            await asyncio.sleep(0)
+            begun_in_turn.append(0)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        connect = loop.create_connection
+
+        def counted(*args, **more):
+            begun_in_turn[-1] += 1
+            return connect(*args, **more)
+
+        monkeypatch.setattr(loop, "create_connection", counted)
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+            host, port = listening.sockets[0].getsockname()
+            exchanges = Exchanges(f"http://{host}:{port}", lambda: None, None, 1.0, "")
+            counting = asyncio.ensure_future(count_turns())
+            asked = (exchanges.ask("POST", "/", None, b"{}", "application/json", 5) for _ in range(64))
+            assert {answer.status for answer in await asyncio.gather(*asked)} == {200}
+            counting.cancel()
+            await exchanges.close()
+
+    asyncio.run(main())
+    assert sum(begun_in_turn) == 64
+    assert max(begun_in_turn) <= 4
+
+
 def test_an_authority_that_is_another_one_now_is_trusted_soon_and_the_former_no_more(tmp_path):
     """A server whose certificate changes with its authority, and files that follow; readers and writers alike see it."""
 
