@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import aiohttp
+import numpy.ma  # noqa: F401 — `np.unique` and `np.isin` import it when they are called first, which would be in a step of the event loop
 
 from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.compose import Daemon, connection_of

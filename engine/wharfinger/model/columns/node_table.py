@@ -258,7 +258,7 @@ class NodeTable:
 
     def _renumber_strings(self) -> None:
         columns_ = [self.name_codes, *(column for kind in self._made_of_objects for column in kind.in_use)]
-        codes = np.unique(np.concatenate([column.view for column in columns_] + [np.array(self.topologies.codes, dtype=np.int32)]))
+        codes = arrays.distinct(np.concatenate([column.view for column in columns_] + [np.array(self.topologies.codes, dtype=np.int32)]))
         fresh, renumbered = arrays.StringTable(), np.full(len(self.strings) + 1, arrays.ABSENT, dtype=np.int32)  # the last is absent's
         for code in codes[codes != arrays.ABSENT].tolist():
             renumbered[code] = fresh.code(self.strings.text(code))
