@@ -182,8 +182,8 @@ class Daemon:
             await tasks.until(scheduling)
 
     def _is_idle(self) -> bool:
-        """True if no pod waits for a decision or a binding."""
-        return not self.scheduler.n_binding and not self.scheduler.queue.depths["active"]
+        """True if no list is being read, and no pod waits for a decision or a binding."""
+        return not (self.server.informers.unsynced or self.scheduler.n_binding or self.scheduler.queue.depths["active"])
 
     async def _lead(self, elected: asyncio.Event, stop: asyncio.Event) -> None:
         """Leads until cancelled; raises LeadershipLost unless the process is already stopping."""
