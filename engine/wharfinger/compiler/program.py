@@ -227,7 +227,16 @@ def _read(value: Any, type_: Type) -> Any:
         return value if isinstance(value, str) else None
     if isinstance(value, str):
         return _number(value, type_.kind)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) else None
+    return _finite(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _finite(value: float) -> float | None:
+    """A number as float64; None for one that is infinite, NaN, or an integer beyond float64."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _members(value: Any, element: Type) -> frozenset[Any] | None:

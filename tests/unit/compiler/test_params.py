@@ -73,6 +73,7 @@ def test_defaults() -> None:
         ("copies", "2.5", "is count; '2.5' is not"),
         ("copies", True, "is count; True is not"),
         ("copies", float("nan"), "is count; nan is not"),
+        pytest.param("copies", 10**400, "is count; 1000", id="an integer beyond float64"),
         ("strict", "yes", "is bool; 'yes' is not"),
         ("team", 3, "is string; 3 is not"),
         ("models", 3, "is set<string>; 3 is not"),
