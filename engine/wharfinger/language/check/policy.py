@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -87,6 +87,7 @@ def _check(
     relevant = (file.span.source, *declared.sources, *(test.span.source for test in file.tests))
     if _has_errors(context.diagnostics, relevant) or not small_enough(context, policy):
         return None
+    policy = replace(policy, lets=_used_lets(policy))
     if not points_in_scores_only(context, policy) or not counts_in_rules_only(context, policy):
         return None
     lint(context, presence, policy, file.policy)
@@ -151,10 +152,27 @@ def unique_rules(context: Context, items: Sequence[ast.Item]) -> None:
         seen.setdefault(item.name, item.name_span)
 
 
+def _used_lets(policy: typed.Policy) -> tuple[typed.Let, ...]:
+    """The lets of the policy's own text, and those of libraries that it uses: hundreds of policies may each import a large library."""
+    lets = {let.name: let for let in policy.lets}
+    rules = tuple(getattr(policy, name) for name in policy.__struct_fields__ if name != "lets")
+    pending = [let.name for let in policy.lets if let.written and let.span.source is policy.source]
+    pending += typed.contents(typed.outermost(rules)).lets
+    used = set[str]()
+    while pending:
+        name = pending.pop()
+        if name in lets and name not in used:
+            used.add(name)
+            pending += lets[name].contents.lets
+            pending += typed.contents(typed.outermost(lets[name].missing_with)).lets
+    return tuple(let for let in policy.lets if let.name in used)
+
+
 def _check_tests(context: Context, declared: Declared, file: ast.File, checked: typed.Policy) -> None:
     policy = file.policy
-    assert policy is not None  # noqa: S101 — the caller has checked it
-    lets = {let.name: let.value for let in checked.lets}
+    if policy is None or not file.tests:
+        return
+    lets = {let.name: let for let in checked.lets}
     every = [expr for _, exprs in _rules(checked) for expr in exprs]
     testable = Testable(
         filters=frozenset(item.name for item in of_type(policy.items, ast.Filter)),
@@ -207,8 +225,8 @@ def _switched_off(context: Context, file: ast.File) -> bool:
 
 def small_enough(context: Context, policy: typed.Policy) -> bool:
     """True if the rules of a policy together calculate no more than allowed; otherwise reports the rule that exceeds it."""
-    lets = {let.name: let.value for let in policy.lets}
-    total = operations([let.value for let in policy.lets], {})
+    lets = {let.name: let for let in policy.lets}
+    total = sum(let.contents.operations for let in policy.lets)
     for span, exprs in _rules(policy):
         total += operations(exprs, lets)
         if total > MAX_OPERATIONS:
@@ -242,24 +260,20 @@ def _rules(policy: typed.Policy) -> Iterator[tuple[Span, list[typed.Expr]]]:
         yield key.value.span, [key.value]
 
 
-def operations(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> int:
+def operations(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Let]) -> int:
     """The reads, operators and calls in some expressions; each of `lets` that they use counts once, however often it is used."""
     count = 0
-    pending, followed = list(exprs), set[str]()
+    pending, followed = [typed.contents(exprs)], set[str]()
     while pending:
-        inner = pending.pop()
-        if isinstance(inner, typed.LetRef):
-            if inner.name in lets and inner.name not in followed:
-                followed.add(inner.name)
-                pending.append(lets[inner.name])
-            continue
-        if not isinstance(inner, (typed.Const, typed.ParamRef, typed.SubjectRef)):
-            count += 1 + (len(inner.requirements) if isinstance(inner, typed.Matches) else 0)
-        pending.extend(parts(inner))
+        found = pending.pop()
+        count += found.operations
+        new = [name for name in found.lets if name in lets and name not in followed]
+        followed.update(new)
+        pending.extend(lets[name].contents for name in new)
     return count
 
 
-def _about_pods(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> list[typed.Expr]:
+def _about_pods(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Let]) -> list[typed.Expr]:
     """The parts of expressions that are evaluated for placed pods: conditions of selections, and aggregated values."""
     found: list[typed.Expr] = []
     pending, followed = list(exprs), set[str]()
@@ -267,7 +281,7 @@ def _about_pods(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> 
         inner = pending.pop()
         if isinstance(inner, typed.LetRef) and inner.name in lets and inner.name not in followed:
             followed.add(inner.name)
-            pending.append(lets[inner.name])
+            pending.append(lets[inner.name].value)
         asked = inner.where if isinstance(inner, typed.Select) else inner.value if isinstance(inner, typed.Aggregate) else None
         found.extend(_as_list(asked))
         pending.extend(parts(inner))
@@ -279,9 +293,9 @@ def _about_pods(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> 
 
 def points_in_scores_only(context: Context, policy: typed.Policy) -> bool:
     """True if no other rule than a score reads the points of Kubernetes' scores; otherwise reports each one that does."""
-    lets = _lets_that(policy, _is_points)
+    lets = _lets_that(policy, _reads_points)
     scores = {score.span for score in policy.scores}
-    reading = [expr for span, exprs in _rules(policy) if span not in scores for expr in exprs if _does(expr, _is_points, lets)]
+    reading = [expr for span, exprs in _rules(policy) if span not in scores for expr in exprs if _does(expr, _reads_points, lets)]
     for expr in reading:
         message = "points of Kubernetes' scores are known in scores only"
         help_ = "filters run first; to break ties by points, write a score of a later tier: `score … tier 2 = …`"
@@ -291,41 +305,37 @@ def points_in_scores_only(context: Context, policy: typed.Policy) -> bool:
 
 def counts_in_rules_only(context: Context, policy: typed.Policy) -> bool:
     """True if nothing that is decided without the cluster counts pods or members; otherwise reports each expression that does."""
-    reading = _without_cluster_but(policy, _counts)
-    for expr in reading:
-        help_ = "write the condition in a rule: in a `filter`, or behind the `when` of one"
-        context.error(Code.P226, "pods are counted in filters, scores and `permit` only", expr.span, label="counts pods", help=help_)
-    return not reading
-
-
-def _without_cluster_but(policy: typed.Policy, test: Callable[[typed.Expr], bool]) -> list[typed.Expr]:
-    """The expressions that are evaluated without the cluster, and in which something passes a test all the same."""
-    lets = _lets_that(policy, test)
+    lets = _lets_that(policy, _counts)
     grouping = [] if policy.group is None else [*_as_list(policy.group.by), *_as_list(policy.group.min_count)]
     without_cluster = [*_as_list(policy.scope), *grouping, *(victim.condition for victim in policy.victims)]
-    return [expr for expr in without_cluster if _does(expr, test, lets)]
+    counting = [expr for expr in without_cluster if _does(expr, _counts, lets)]
+    for expr in counting:
+        help_ = "write the condition in a rule: in a `filter`, or behind the `when` of one"
+        context.error(Code.P226, "pods are counted in filters, scores and `permit` only", expr.span, label="counts pods", help=help_)
+    return not counting
 
 
-def _counts(expr: typed.Expr) -> bool:
-    return isinstance(expr, typed.Aggregate) or (isinstance(expr, typed.AttributeRef) and expr.attribute.of_group)
+def _counts(found: typed.Contents) -> bool:
+    return found.counts
 
 
-def _is_points(expr: typed.Expr) -> bool:
-    return isinstance(expr, typed.Call) and expr.function.plugin is not None
+def _reads_points(found: typed.Contents) -> bool:
+    return found.reads_points
 
 
-def _lets_that(policy: typed.Policy, test: Callable[[typed.Expr], bool]) -> frozenset[str]:
-    """The names of the lets in which an expression passes a test, be it in another let that they use."""
+def _lets_that(policy: typed.Policy, test: Callable[[typed.Contents], bool]) -> frozenset[str]:
+    """The names of the lets whose contents pass a test, or those of another let that they use."""
     found: set[str] = set()
     for let in policy.lets:  # each uses earlier ones only
-        if _does(let.value, test, found):
+        if test(let.contents) or not found.isdisjoint(let.contents.lets):
             found.add(let.name)
     return frozenset(found)
 
 
-def _does(expr: typed.Expr, test: Callable[[typed.Expr], bool], lets: Collection[str]) -> bool:
-    """True if something in an expression passes a test, or is one of `lets`."""
-    return any(test(inner) or (isinstance(inner, typed.LetRef) and inner.name in lets) for inner in typed.walk(expr))
+def _does(expr: typed.Expr, test: Callable[[typed.Contents], bool], lets: frozenset[str]) -> bool:
+    """True if the contents of an expression pass a test, or one of `lets` is among them."""
+    found = typed.contents([expr])
+    return test(found) or not lets.isdisjoint(found.lets)
 
 
 def _as_list(expr: typed.Expr | None) -> list[typed.Expr]:

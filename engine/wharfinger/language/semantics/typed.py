@@ -5,10 +5,10 @@ At the end of the module: walking through typed expressions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -354,7 +354,7 @@ class Param(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None
 
 
-class Let(msgspec.Struct, frozen=True, kw_only=True):
+class Let(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A shared expression, evaluated at most once per cycle.
 
     `written`: False for the result of a call of a function that the policy declares, for an argument of one, and for what is known of
@@ -368,6 +368,11 @@ class Let(msgspec.Struct, frozen=True, kw_only=True):
     written: bool = True
     of_group: bool = False
     missing_with: Expr | None = None
+
+    @cached_property
+    def contents(self) -> Contents:
+        """The contents of the value: found once, although many policies may import the let."""
+        return contents([self.value])
 
 
 class MetricKey(NamedTuple):
@@ -527,6 +532,45 @@ def walk(expr: Expr) -> Iterator[Expr]:
         current = pending.pop()
         yield current
         pending.extend(reversed(parts(current)))
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in some expressions; lets are named and not entered.
+
+    `operations` are reads, operators and calls. `reads_points`: something reads the points of Kubernetes' scores; `counts`: something
+    counts pods or devices, or members of the group.
+    """
+
+    operations: int
+    lets: frozenset[str]
+    reads_points: bool
+    counts: bool
+
+
+def contents(exprs: Iterable[Expr]) -> Contents:
+    """The contents of some expressions together."""
+    operations, lets = 0, set[str]()
+    reads_points = counts = False
+    for part in (part for expr in exprs for part in walk(expr)):
+        if isinstance(part, LetRef):
+            lets.add(part.name)
+        elif not isinstance(part, (Const, ParamRef, SubjectRef)):
+            operations += 1 + (len(part.requirements) if isinstance(part, Matches) else 0)
+        reads_points = reads_points or (isinstance(part, Call) and part.function.plugin is not None)
+        counts = counts or isinstance(part, Aggregate) or (isinstance(part, AttributeRef) and part.attribute.of_group)
+    return Contents(operations=operations, lets=frozenset(lets), reads_points=reads_points, counts=counts)
+
+
+def outermost(value: Any) -> Iterator[Expr]:
+    """The expressions in a rule, or in a tuple of rules, that are not parts of others."""
+    if isinstance(value, Expr):
+        yield value
+    elif isinstance(value, tuple):
+        for member in value:
+            yield from outermost(member)
+    elif isinstance(value, msgspec.Struct) and not isinstance(value, (Span, Source)):
+        for name in value.__struct_fields__:
+            yield from outermost(getattr(value, name))
 
 
 def height(expr: Expr, lets: dict[str, int]) -> int:

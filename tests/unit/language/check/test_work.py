@@ -7,6 +7,7 @@ import pytest
 from tests.unit.language.policies import checked
 from tests.work import calls
 from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import compile_policy
 from wharfinger.language.files import MAX_IMPORTS
 from wharfinger.language.load import TextSet
 from wharfinger.language.parse.parser import parse
@@ -82,3 +83,40 @@ def test_a_library_of_namespaces_is_parsed_once_for_all_texts_that_import_it():
     assert second < first - 0.9 * calls(lambda: parse(Source(name="l.policy", text=library), Diagnostics()))
     assert found[0]
     assert found[0] == found[1]
+
+
+LIBRARY_RULE = 'import "l.policy" as l\npolicy "p{0}"\nfor pods where pod.priority > 3\nfilter f {{ require l.last < {0} }}\n'
+
+
+def library(lets):
+    """A library of `last`, of a let that it needs, and of others."""
+    others = "".join(f"let x{i} = if node.pod_count > {i} then node.pod_count * {i} else 3 + {i}\n" for i in range(lets))
+    return f"let first = node.pod_count + 1\n{others}let last = first * 2\n"
+
+
+def importing(lets, policies):
+    """The policies that import such a library, one after the other."""
+    texts = set_of({"l.policy": library(lets), **{f"p{i}.policy": LIBRARY_RULE.format(i) for i in range(policies)}})
+
+    def check():
+        diagnostics = Diagnostics()
+        found = [texts.check(f"p{i}.policy", CATALOGUE, diagnostics).policy for i in range(policies)]
+        assert not diagnostics.has_errors
+        return found
+
+    return check
+
+
+def test_each_policy_that_imports_a_library_takes_little_work_for_each_of_its_lets():
+    def work(lets):
+        return calls(importing(lets, 21)) - calls(importing(lets, 1))
+
+    work(2)
+    assert (work(200) - work(100)) / 20 < 5 * 100
+
+
+def test_a_policy_is_compiled_with_the_lets_of_libraries_that_it_uses():
+    (small,), (large,) = importing(1, 1)(), importing(100, 1)()
+    assert [let.name for let in large.lets] == ["l.first", "l.last"]
+    assert compile_policy(large).revision == compile_policy(small).revision
+    assert calls(lambda: compile_policy(large)) == calls(lambda: compile_policy(small))
