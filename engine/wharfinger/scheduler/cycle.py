@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Self
 
 from wharfinger.errors import CycleAborted
 from wharfinger.framework.cluster_event import Change, ClusterEvent
@@ -33,26 +32,48 @@ if TYPE_CHECKING:
 
 AT_ONCE_SECONDS = 0.02
 """Seconds of CPU time of counting placed pods without steps, so that the cluster does not change between most pods and their decisions."""
-IN_ORDER_SECONDS = 0.1
-"""Seconds of CPU time of counting placed pods ahead of a decision for which pods wait that come later in the queue."""
+STEPS_IN_ORDER = 256
+"""Steps of work ahead of a decision for which pods wait that come later in the queue.
+
+Steps are counted, not timed, so that the order of decisions depends on the objects and not on the speed of the machine.
+"""
 ALWAYS_IN_ORDER = 1024
-"""Templates of placed pods up to which those pods wait for as long as this counting takes."""
+"""Templates of placed pods up to which those pods wait for all steps of counting placed pods."""
 
 
-def long_steps(steps: Iterator[bool], timer: Callable[[], float]) -> Generator[bool]:
-    """The same steps ahead of a decision, without those of counting placed pods for `AT_ONCE_SECONDS`."""
-    ends_at = timer() + AT_ONCE_SECONDS
-    return (searching for searching in steps if searching or timer() >= ends_at)
+class StepsAhead:
+    """An iterator of the steps ahead of a decision, without those of counting placed pods for `AT_ONCE_SECONDS`.
 
-
-def seconds_in_order(snapshot: Snapshot, *, searching: bool) -> float:
-    """Seconds of CPU time of the steps ahead of a decision for which pods wait that come later in the queue.
-
-    A search for devices or volumes takes long. Counting on a cluster with few templates does not.
+    `steps` yield True after a step of a search for devices or volumes, and False after others.
     """
-    if searching:
-        return 0.0
-    return math.inf if snapshot.n_templates <= ALWAYS_IN_ORDER else IN_ORDER_SECONDS
+
+    def __init__(self, steps: Generator[bool], snapshot: Callable[[], Snapshot], timer: Callable[[], float]) -> None:
+        self._steps = steps
+        self._snapshot = snapshot
+        self._timer = timer
+        self._at_once_until = timer() + AT_ONCE_SECONDS
+        self._taken = 0  # of those after which later pods need not wait for ever
+
+    @property
+    def may_be_passed(self) -> bool:
+        """True if they are so many that pods may be placed now that come later in the queue."""
+        return self._taken > STEPS_IN_ORDER
+
+    def __iter__(self) -> Self:
+        """The iterator itself."""
+        return self
+
+    def __next__(self) -> None:
+        """Take a step, or several of counting placed pods."""
+        for searching in self._steps:
+            self._taken += searching or self._snapshot().n_templates > ALWAYS_IN_ORDER
+            if searching or self.may_be_passed or self._timer() >= self._at_once_until:
+                return
+        raise StopIteration
+
+    def close(self) -> None:
+        """Give up the steps that are left."""
+        self._steps.close()
 
 
 class SchedulingCycle:
@@ -76,7 +97,7 @@ class SchedulingCycle:
         self._budget = budget
         self._emit = cluster.ports.emit
         self._timer = budget.settings.timer
-        self._precomputed: deque[tuple[QueuedPod, Generator[bool], float]] = deque()  # with the end of its time in order
+        self._precomputed: deque[tuple[QueuedPod, StepsAhead]] = deque()
 
     @property
     def busy(self) -> bool:
@@ -86,22 +107,21 @@ class SchedulingCycle:
     @property
     def may_be_passed(self) -> bool:
         """True if pods may be placed now that come later in the queue: the work ahead of a decision takes long, or there is none."""
-        return not self._precomputed or self._timer() >= self._precomputed[0][-1]
+        return not self._precomputed or self._precomputed[0][-1].may_be_passed
 
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped. Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it."""
-        steps = long_steps(queued.profile.decider.precompute(self._cluster.snapshot, queued.pod, evicting=True), self._timer)
-        searching = next(steps, None)
-        if searching is not None:
-            in_order = seconds_in_order(self._cluster.snapshot(), searching=searching)
-            self._precomputed.append((queued, steps, self._timer() + in_order))
+        snapshot = self._cluster.snapshot
+        steps = StepsAhead(queued.profile.decider.precompute(snapshot, queued.pod, evicting=True), snapshot, self._timer)
+        for _ in steps:
+            self._precomputed.append((queued, steps))
             return
         self._decide(queued)
 
     def advance(self, ends_at: float) -> None:
         """Continue until the monotonic time `ends_at` with the work ahead of decisions, and decide about pods for which it is done."""
         while self._precomputed:
-            queued, steps, _ = self._precomputed[0]
+            queued, steps = self._precomputed[0]
             for _ in steps if queued.place is Place.IN_FLIGHT else ():
                 if self._clock.monotonic() >= ends_at:
                     return
@@ -114,7 +134,7 @@ class SchedulingCycle:
     def cancel(self) -> None:
         """Give up the work ahead of decisions; the pods wait as if they had not been tried."""
         while self._precomputed:
-            queued, steps, _ = self._precomputed.popleft()
+            queued, steps = self._precomputed.popleft()
             steps.close()
             self._queue.put_back(queued)
 

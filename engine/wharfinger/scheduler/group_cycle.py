@@ -7,7 +7,6 @@ at a time. Without a long search, what comes after the group in the queue waits 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -25,7 +24,7 @@ from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, 
 from wharfinger.policies.budget import SUSPENDED, Key
 from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.together import DELETED, STOPPED, BindTogether
-from wharfinger.scheduler.cycle import IN_ORDER_SECONDS, long_steps, seconds_in_order
+from wharfinger.scheduler.cycle import STEPS_IN_ORDER, StepsAhead
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
 from wharfinger.scheduler.group_search import MEMBERS_PER_STEP, GroupSearch, Reservations, in_one_step, is_small
 from wharfinger.scheduler.queue import hints
@@ -271,12 +270,12 @@ class GroupCycle:
             steps.close()
 
     def _keeping_order(self, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
-        """The same steps; other pods may pass a small group once these have taken `IN_ORDER_SECONDS` of CPU time."""
-        ends_at = self._timer() + IN_ORDER_SECONDS
+        """The same steps; other pods may pass a small group once its search has taken more than `STEPS_IN_ORDER`."""
+        self._search.steps = 0
         try:
             while True:
                 next(steps)
-                self._takes_long = self._timer() >= ends_at
+                self._takes_long = self._search.steps > STEPS_IN_ORDER
                 yield
         except StopIteration as finished:
             found: Found = finished.value
@@ -286,11 +285,12 @@ class GroupCycle:
 
     def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int | None]]:
         """The answer of the search, and the revision of the state that it is about; None if its members are assumed already."""
-        for pod in attempt.group.kinds:
-            for searching in long_steps(attempt.profile.decider.precompute(self._cluster.snapshot, pod), self._timer):
-                in_order = seconds_in_order(self._cluster.snapshot(), searching=searching)
-                self._takes_long = self._takes_long or in_order < math.inf
-                yield
+        decider, snapshot = attempt.profile.decider, self._cluster.snapshot
+        every_kind = (searching for pod in attempt.group.kinds for searching in decider.precompute(snapshot, pod))
+        ahead = StepsAhead(every_kind, snapshot, self._timer)
+        for _ in ahead:
+            self._takes_long = ahead.may_be_passed
+            yield
         if is_small(attempt.group):
             keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)
             self._emit(self._begun(attempt))

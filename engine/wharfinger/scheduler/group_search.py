@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -39,10 +39,14 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.profiles import Profile
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 
+Found = TypeVar("Found")
+
 DIRECT_SEARCH_SECONDS = 0.02
 """Seconds of CPU time that a search may take on the state itself after its first step."""
 DIRECT_SEARCH_MEMBERS = 64
 """Members of a group that is searched for on the state itself first."""
+COPIED_IN_ORDER = 5_000
+"""Nodes and placed pods up to which the steps of a copy do not count. Their number depends on what has changed since the last copy."""
 MEMBERS_PER_STEP = 20
 """Members that are checked and assumed, or reported, in one step."""
 RESERVATION_GRACE_SECONDS = 60.0
@@ -64,6 +68,8 @@ def is_small(group: Group) -> bool:
 class GroupSearch:
     """Searches for one group at a time; a `stopwatch` measures the decisions on the copy, and `timer` the CPU time of the thread.
 
+    `steps` is the number of steps on the copy since a caller set it to 0, with those of the copy itself if the cluster is large.
+
     A search on the state itself is given up by CPU time: on a machine with other work, time passes in which the search is not carried out,
     and to copy the state for another search takes longer than what is left of the first.
     """
@@ -72,6 +78,7 @@ class GroupSearch:
         self._cluster = cluster
         self._stopwatch = stopwatch
         self._timer = timer
+        self.steps = 0
         self._copy = FollowedCopy()
         self._deciders: dict[str, Decider] = {}  # of the copy, by profile
         self._decided_on: ClusterState | None = None
@@ -102,24 +109,43 @@ class GroupSearch:
         """A generator of steps that returns the answer, and the revision of the state that it is about."""
         snapshot = self._cluster.snapshot()
         revision = snapshot.revision
-        copy = yield from self._copy.follow(snapshot)
+        copy = yield from self._followed(snapshot)
         decider = yield from self._decider(profile, copy, group)
         with without_nominations(copy, group.waiting):
-            return (yield from placing(decider, copy, group)), revision
+            return (yield from self._counted(placing(decider, copy, group))), revision
 
     def preempting(self, profile: Profile, group: Group, others: Sequence[Group]) -> Generator[None, None, PreemptionAnswer]:
         """A generator of steps that returns which pods must leave so that the group can be placed, or why that does not help."""
-        copy = yield from self._copy.follow(self._cluster.snapshot())
+        copy = yield from self._followed(self._cluster.snapshot())
         decider = yield from self._decider(profile, copy, group)
         with without_nominations(copy, group.waiting):
-            return (yield from preempting(decider, copy, group, others))
+            return (yield from self._counted(preempting(decider, copy, group, others)))
 
     def expected_placement(self, profile: Profile, group: Group) -> Generator[None, None, ExpectedPlacement | None]:
         """A generator of steps that returns where and when the group is expected to fit."""
-        copy = yield from self._copy.follow(self._cluster.snapshot())
+        copy = yield from self._followed(self._cluster.snapshot())
         decider = yield from self._decider(profile, copy, group)
         with without_nominations(copy, group.waiting):
-            return (yield from expected_placement(decider, copy, group))
+            return (yield from self._counted(expected_placement(decider, copy, group)))
+
+    def _followed(self, snapshot: Snapshot) -> Generator[None, None, ClusterState]:
+        """A generator of steps that returns the copy as of `snapshot`."""
+        steps = self._copy.follow(snapshot)
+        is_large = snapshot.n_nodes + int(snapshot.pod_count.sum()) > COPIED_IN_ORDER
+        return (yield from self._counted(steps) if is_large else steps)
+
+    def _counted(self, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
+        """The same steps, each counted."""
+        try:
+            while True:
+                next(steps)
+                self.steps += 1
+                yield
+        except StopIteration as finished:
+            found: Found = finished.value
+            return found
+        finally:
+            steps.close()
 
     def _decider(self, profile: Profile, copy: ClusterState, group: Group) -> Generator[None, None, Decider]:
         """A generator of steps that returns the decider of a profile for the copy, which has looked for the devices of the group."""
@@ -130,6 +156,7 @@ class GroupSearch:
             decider = self._deciders[profile.name] = Decider(profile.chain, stopwatch=self._stopwatch)
         for pod in group.kinds:
             for _ in decider.precompute(copy.snapshot, pod):
+                self.steps += 1
                 yield
         return decider
 

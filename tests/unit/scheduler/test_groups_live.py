@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.in_memory import ManualClock
-from tests.unit.scheduler.running import node, pod, running
+from tests.unit.scheduler.running import node, pod, running, ticking
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlugin
@@ -729,7 +729,8 @@ def test_a_pod_that_gets_another_label_leaves_its_group():
     asyncio.run(story())
 
 
-def test_pods_wait_in_the_order_of_the_queue_while_a_group_is_found_to_have_no_place():
+@pytest.mark.parametrize("seconds", [0.0, 1.0], ids=["quick machine", "slow machine"])
+def test_pods_wait_in_the_order_of_the_queue_while_a_group_is_found_to_have_no_place(seconds):
     async def story():
         low = pod("low", "1", priority=-1, nodeName="a")
         never = {"priority": 10, "preemptionPolicy": "Never"}
@@ -743,9 +744,10 @@ def test_pods_wait_in_the_order_of_the_queue_while_a_group_is_found_to_have_no_p
             *second,
             pod("last", "1", priority=1, preemptionPolicy="Never"),
         ]
-        settings = SchedulerSettings(slice_seconds=0.0, budget=BudgetSettings(seconds=0, timer=lambda: 0.0))
+        settings = SchedulerSettings(slice_seconds=0.0, budget=BudgetSettings(seconds=0, timer=ticking(seconds)))
         async with running(*things, settings=settings) as world:
-            await world.calm()
+            for _ in range(5):
+                await world.calm()
             assert [group.result for group in world.seen.groups] == ["unschedulable", "scheduled"]
             assert world.cluster.nodes_of_pods().keys() == {"default/low", "default/second-0", "default/second-1"}
 

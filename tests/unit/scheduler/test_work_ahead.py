@@ -14,13 +14,14 @@ from tests.unit.scheduler.test_groups_live import gang, member
 from wharfinger.framework.plugins.devices import device_rule
 from wharfinger.model import objects
 from wharfinger.policies.budget import BudgetSettings
+from wharfinger.scheduler import cycle
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 pytestmark = pytest.mark.anyio
 
 NODES = 12
 ONE_STEP_EACH = SchedulerSettings(slice_seconds=-1)
-LONG_STEPS = SchedulerSettings(slice_seconds=-1, budget=BudgetSettings(timer=ticking(1.0)))
+SLOW_MACHINE = SchedulerSettings(slice_seconds=-1, budget=BudgetSettings(timer=ticking(1.0)))
 
 
 @pytest.fixture
@@ -83,8 +84,9 @@ async def test_each_search_for_a_claim_is_a_step_of_its_own(searches):
         assert max(searches) == 1
 
 
-async def test_pods_of_one_template_share_the_work_and_other_pods_are_placed_meanwhile_if_it_takes_long(searches):
-    async with world_of(searches, settings=LONG_STEPS) as world:
+async def test_pods_of_one_template_share_the_work_and_other_pods_are_placed_meanwhile_if_it_takes_many_steps(searches, monkeypatch):
+    monkeypatch.setattr(cycle, "STEPS_IN_ORDER", NODES // 2)
+    async with world_of(searches) as world:
         for name in ("p", "q"):
             world.cluster.put(devices.claim(name, 2))
             world.cluster.put(pod(name))
@@ -93,6 +95,18 @@ async def test_pods_of_one_template_share_the_work_and_other_pods_are_placed_mea
         assert (world.cluster.nodes_of_pods().keys(), 0 < sum(searches) < NODES) == ({"default/plain"}, True)
         assert (await bound(world)).keys() == {"default/plain", "default/p", "default/q"}
         assert max(searches) == 1
+
+
+async def test_other_pods_wait_while_it_takes_few_steps_however_slow_the_machine_is(searches):
+    async with world_of(searches, settings=SLOW_MACHINE) as world:
+        world.cluster.put(devices.claim("p", 2))
+        world.cluster.put(pod("p"))
+        world.cluster.put(plain_pod("plain"))
+        await turns_until(world.cluster.nodes_of_pods)
+        assert (world.cluster.nodes_of_pods().keys(), sum(searches)) == (
+            {"default/plain"},
+            NODES,
+        )  # the claim of the other is being written
 
 
 async def test_a_pod_that_is_deleted_meanwhile_is_not_decided_about(searches):
