@@ -32,8 +32,9 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct, field
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder, gzip_accepted
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -43,6 +44,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from wharfinger.errors import WharfingerError
+from wharfinger.event_loop import BuildThread, SystemClock
 from wharfinger.web.requests import Shared, is_local_request, remote_refusal
 from wharfinger.web.server import STOPPING
 
@@ -135,19 +137,46 @@ def _text(content: str, status: int = 200) -> Response:
     return PlainTextResponse(content, status, headers=_HEADERS)
 
 
+class Families(Struct, frozen=True):
+    """The metrics of a registry with their values, as the encoders of prometheus-client take them."""
+
+    metrics: list[Metric]
+
+    @classmethod
+    async def of(cls, registry: Collector) -> Families:
+        """The metrics of a registry, one read in each step of the event loop: their number grows with that of policies."""
+        found = []
+        for metric in registry.collect():
+            found.append(metric)
+            await asyncio.sleep(0)
+        return cls(found)
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics."""
+        return self.metrics
+
+
 def route(registry: CollectorRegistry) -> Route:
-    """The route of `/metrics`; `?name[]=…` limits it to some series, as Prometheus' own federation does."""
+    """The route of `/metrics`; `?name[]=…` limits it to some series, as Prometheus' own federation does.
+
+    The values are read on the event loop, and encoded in a thread.
+    """
     shared: Shared[tuple[bytes, bool]] = Shared()
+    thread = BuildThread(SystemClock())
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         names = tuple(request.query_params.getlist("name[]"))
         zips = bool(gzip_accepted(request.headers.get("Accept-Encoding", "")))
 
-        def compute() -> tuple[bytes, bool]:
-            content = encode(registry.restricted_registry(names) if names else registry)
+        def encoded(families: Families) -> tuple[bytes, bool]:
+            content = encode(families)
             zipped = zips and len(content) > _MIN_GZIP_BYTES
             return (gzip.compress(content, compresslevel=1) if zipped else content), zipped
+
+        async def compute() -> tuple[bytes, bool]:
+            families = await Families.of(registry.restricted_registry(names) if names else registry)
+            return await thread.run_without_rest(encoded, families)
 
         content, zipped = await shared.answer((content_type, names, zips), compute)
         headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}

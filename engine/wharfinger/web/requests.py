@@ -163,14 +163,17 @@ class RateLimited:
 
 
 class Shared(Generic[Value]):
-    """Computes answers one at a time, with pauses; requests that wait for the same answer share it."""
+    """Computes answers one at a time, with pauses; requests that wait for the same answer share it.
+
+    A computation may take many steps of the event loop.
+    """
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self._free_at = 0.0
         self._wanted: dict[Hashable, asyncio.Task[Value]] = {}
 
-    async def answer(self, key: Hashable, compute: Callable[[], Value]) -> Value:
+    async def answer(self, key: Hashable, compute: Callable[[], Awaitable[Value]]) -> Value:
         """The result of a call of `compute` that begins after this call."""
         task = self._wanted.get(key)
         if task is None:
@@ -179,7 +182,7 @@ class Shared(Generic[Value]):
             task.add_done_callback(_retrieve_exception)
         return await asyncio.shield(task)
 
-    async def _computed(self, key: Hashable, compute: Callable[[], Value]) -> Value:
+    async def _computed(self, key: Hashable, compute: Callable[[], Awaitable[Value]]) -> Value:
         loop = asyncio.get_running_loop()
         try:
             async with self._turn:
@@ -189,7 +192,7 @@ class Shared(Generic[Value]):
                 self._wanted.pop(key, None)  # later requests need a newer answer
                 began = loop.time()
                 try:
-                    return compute()
+                    return await compute()
                 finally:
                     took = loop.time() - began
                     self._free_at = loop.time() + min(MAX_PAUSE, PAUSE_RATIO * took)

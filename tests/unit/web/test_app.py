@@ -1,7 +1,11 @@
 """The routes of the web app, who may request them, and what is never shown."""
 
+import asyncio
+import threading
+
 import pytest
 from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import GaugeMetricFamily
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
@@ -86,6 +90,33 @@ class TestMetrics:
         assert int(packed.headers["content-length"]) < len(packed.text) / 4
         assert "# HELP scheduler_schedule_attempts_total" in packed.text
         assert "content-encoding" not in client.get("/metrics", headers={"Accept-Encoding": "identity"}).headers
+
+    def test_are_read_in_steps_of_the_event_loop_and_encoded_in_a_thread(self):
+        """One step for all would be the longer the more policies there are, and meanwhile no Lease is renewed."""
+        turns, read, encoding = [], [], set()
+
+        class Value(float):
+            def __float__(self):
+                encoding.add(threading.get_ident())
+                return 1.0
+
+        class Many:
+            def describe(self):
+                return ()
+
+            def collect(self):
+                for number in range(50):
+                    read.append((threading.get_ident(), len(turns)))
+                    asyncio.get_running_loop().call_soon(turns.append, number)
+                    yield GaugeMetricFamily(f"metric_{number}", "one of many", value=Value())
+
+        registry = CollectorRegistry()
+        registry.register(Many())
+        text = asking(registry=registry).get("/metrics").text
+        assert text.count("# TYPE metric_") == 50
+        assert read == [(threading.get_ident(), number) for number in range(50)]
+        assert encoding
+        assert threading.get_ident() not in encoding
 
     def test_can_be_chosen_by_name(self, registry):
         text = asking(registry=registry).get("/metrics", params={"name[]": "other_total"}).text

@@ -42,7 +42,7 @@ def test_all_who_wait_for_the_same_get_one_answer_that_is_not_older_than_their_q
     async def main():
         shared, computed = Shared(), []
 
-        def compute():
+        async def compute():
             computed.append(len(computed))
             return computed[-1]
 
@@ -58,8 +58,11 @@ def test_all_who_wait_for_the_same_get_one_answer_that_is_not_older_than_their_q
 
 def test_an_error_reaches_all_waiters_and_a_cancelled_waiter_cancels_no_other():
     async def main():
+        async def broken():
+            return 1 / 0
+
         shared = Shared()
-        waiting = [asyncio.create_task(shared.answer("key", lambda: 1 / 0)) for _ in range(3)]
+        waiting = [asyncio.create_task(shared.answer("key", broken)) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[0].cancel()
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
@@ -83,7 +86,7 @@ def test_the_loop_rests_after_what_was_computed(monkeypatch):
         monkeypatch.setattr(loop, "time", lambda: now[0])
         shared = Shared()
 
-        def compute():
+        async def compute():
             now[0] += 0.02
 
         for key in range(3):
