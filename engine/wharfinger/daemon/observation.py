@@ -35,6 +35,7 @@ from wharfinger.telemetry.metrics import Metrics, reconcile_handlers
 from wharfinger.telemetry.policies import PolicyTelemetry, ReloadHistory, SignalTelemetry
 from wharfinger.telemetry.recent_decisions import RecentDecisions, SchedulingHistory
 from wharfinger.telemetry.scheduling import SchedulingTelemetry
+from wharfinger.telemetry.timing import rule_labels
 from wharfinger.telemetry.tracing import PodTraces
 from wharfinger.web import decisions as pages
 from wharfinger.web.decisions import Decisions, Evaluations
@@ -229,9 +230,9 @@ class Observation(Struct, frozen=True, kw_only=True):
 
 
 def rules_of(scheduler: Scheduler) -> frozenset[tuple[str, str]]:
-    """The rules that decide, by the names of policy and rule."""
+    """The labels of the metrics of the rules that decide."""
     policies = {policy.name: policy for profile in scheduler.profiles for policy in profile.chain.policies}
-    return frozenset((name, rule.name) for name, policy in policies.items() for rule in (*policy.filters, *policy.scores))
+    return frozenset(rule_labels(policy, rule.name) for policy in policies.values() for rule in (*policy.filters, *policy.scores))
 
 
 def observation_of(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Observation:

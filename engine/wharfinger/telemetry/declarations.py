@@ -11,6 +11,9 @@ from enum import Enum
 
 from msgspec import Struct
 
+ALL_RULES = "*"
+"""The value of the label `rule` for all rules of a policy together."""
+
 
 class Kind(Enum):
     """Type of a metric."""
@@ -200,7 +203,8 @@ class Metric(Enum):
     )
     RULE_EVALUATIONS = _counter(
         "wharfinger_policy_rule_evaluations_total",
-        "Nodes on which a policy's rule was evaluated. Results that are reused from earlier decisions do not count.",
+        "Nodes on which a policy's rule was evaluated. Results that are reused from earlier decisions do not count. The rules of a "
+        "policy of a namespace are counted together, with the rule '*'.",
         "policy",
         "rule",
         read=True,

@@ -47,6 +47,7 @@ class PolicyTelemetry:
         self._log = log
         self._reloads = metrics.counter(Metric.POLICY_RELOADS)
         self._suspensions = metrics.counter(Metric.POLICY_SUSPENSIONS)
+        self._once_suspended: set[str] = set()
         for result in ("accepted", "refused", "removed"):
             self._reloads.labels(result)  # an alert on an event that has not happened yet needs a series with 0
         self.handlers: Handlers = {
@@ -88,11 +89,16 @@ class PolicyTelemetry:
         self._log.info("policy removed", **_named(event.status))
 
     def _suspended(self, event: PolicySuspended) -> None:
-        self._suspensions.labels(event.status.name or "").inc()
+        name = event.status.name or ""
+        self._suspensions.labels(name).inc()
+        self._once_suspended.add(name)
         self._log.warning("policy suspended", **_named(event.status), why=event.status.suspended)
 
     def _reloaded(self, event: PoliciesReloaded) -> None:
-        """Logs how many policies there are in each state."""
+        """Logs how many policies there are in each state, and removes the series of policies that do not exist any more."""
+        for name in self._once_suspended - {status.name for status in event.statuses}:
+            self._suspensions.remove(name)
+            self._once_suspended.discard(name)
         states = [status.state for status in event.statuses]
         counts = {state: states.count(state) for state in sorted(set(states))}
         self._log.info("policies adopted", seconds=round(event.seconds, 4), **counts)

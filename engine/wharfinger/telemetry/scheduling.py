@@ -213,7 +213,7 @@ class SchedulingTelemetry:
         return DecisionStopwatch(self._metrics, self._statistics, profile)
 
     def limit_rules_to(self, present: Callable[[], Container[tuple[str, str]]]) -> None:
-        """Limits the metrics of rules to these, by the names of policy and rule."""
+        """Limits the metrics of rules to those with these labels."""
         self._statistics.present = present
 
     def close(self) -> None:

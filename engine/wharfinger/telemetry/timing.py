@@ -14,12 +14,16 @@ import random
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.plugin_calls import NO_TIMER, CallTimer, DecisionTimer, RuleStatistics
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
-from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.declarations import ALL_RULES, Metric
 from wharfinger.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from wharfinger.compiler.program import CompiledPolicy
 
 BEAT_SECONDS = 0.01
 """Seconds between two beats of the timer: shorter steps may be missed, and longer ones are measured too short by at most this."""
@@ -83,10 +87,18 @@ class EventLoopLag:
             self._since += elapsed
 
 
-class StatisticsOfRules:
-    """The work of each rule of a policy so far, over all profiles and reloads.
+def rule_labels(policy: CompiledPolicy, rule: str) -> tuple[str, str]:
+    """The labels of the metrics of a rule: policy and rule.
 
-    `present` are the existing rules: when metrics are read, the others are forgotten, as policies and their rules come and go.
+    The rules of a policy of a namespace are counted together: their authors could fill the memory of Prometheus with series.
+    """
+    return policy.name, rule if policy.authority.namespace is None else ALL_RULES
+
+
+class StatisticsOfRules:
+    """The work of the rules of policies so far, by the labels of their metrics, over all profiles and reloads.
+
+    `present` are those of existing rules: when metrics are read, the others are forgotten, as policies and their rules come and go.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -96,9 +108,9 @@ class StatisticsOfRules:
         metrics.read(Metric.RULE_REJECTIONS, lambda: self._read("rejected"))
         metrics.read(Metric.RULE_SECONDS, lambda: self._read("seconds"))
 
-    def of(self, rule: tuple[str, str]) -> RuleStatistics:
-        """The statistics of a policy's rule."""
-        return self._of.setdefault(rule, RuleStatistics())
+    def of(self, labels: tuple[str, str]) -> RuleStatistics:
+        """The statistics of the rules with these labels."""
+        return self._of.setdefault(labels, RuleStatistics())
 
     def _read(self, part: str) -> Mapping[tuple[str, ...], float]:
         if self.present is not None:
@@ -128,7 +140,9 @@ class DecisionStopwatch:
 
     def statistics_of(self, plugin: Plugin) -> RuleStatistics | None:
         """The statistics of a policy's rule, which the caller updates; None for plugins of other kinds."""
-        return self._statistics.of(plugin.origin) if isinstance(plugin, PolicyFilter | PolicyScore) else None
+        if not isinstance(plugin, PolicyFilter | PolicyScore):
+            return None
+        return self._statistics.of(rule_labels(plugin.policy, plugin.origin[1]))
 
     def begin(self, *, whole: bool, policies: Sequence[str]) -> CallTimer:  # noqa: ARG002 — the measurement does not depend on the policies
         """The timer of a decision that begins now."""

@@ -60,6 +60,15 @@ def test_a_suspension_is_counted_and_written(scene, emit):
     assert written(scene, "policy resumed") == [("info", NAMES)]
 
 
+def test_a_policy_that_does_not_exist_any_more_leaves_no_series_of_suspensions(scene, emit):
+    for name in ("p", "other"):
+        emit(PolicySuspended(replace(status(), name=name, suspended="it took 50 ms")))
+    emit(PoliciesReloaded([status()], 0.1))
+    assert scene.samples("wharfinger_policy_suspensions_total") == {(("policy", "p"),): 1.0}
+    emit(PoliciesReloaded([], 0.1))
+    assert scene.samples("wharfinger_policy_suspensions_total") == {}
+
+
 def test_every_result_is_counted_from_nought(scene, emit):
     assert scene.samples(RELOADS) == {(("result", result),): 0.0 for result in ("accepted", "refused", "removed")}
 

@@ -7,6 +7,8 @@ import pytest
 from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import node, pod
 from tests.unit.telemetry.scene import scheduling
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import compile_policy
 from wharfinger.daemon.observation import rules_of
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.chain import Chain, Link, assemble
@@ -14,6 +16,9 @@ from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlug
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import Reason
 from wharfinger.kube.connection import RequestAnswered
+from wharfinger.language.load import TextSet
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.semantics.authority import Authority
 from wharfinger.scheduler.events import AttemptEnded
 from wharfinger.telemetry import timing
 from wharfinger.telemetry.metrics import request_handlers
@@ -215,6 +220,26 @@ def test_rules_of_policies_count_what_they_really_look_at(scene):
             await world.calm()
             assert scene.value("wharfinger_policy_rule_evaluations_total", **rule) == 4
             assert scene.value("wharfinger_policy_rule_rejections_total", **rule) == 2
+
+    run(story)
+
+
+def test_rules_of_a_policy_of_a_namespace_have_one_series_together(scene):
+    """Its author decides how many rules there are, and Prometheus keeps every series in memory."""
+    rules = "".join(f'filter f{number} {{ require node.free.cpu > {number}m else "full" }}\n' for number in range(20))
+    text = f'policy "many"\n{rules}score s = 1\n'
+    policy = compile_policy(TextSet(texts={"p": text.encode()}).check("p", CATALOGUE, Diagnostics(), Authority("default")).policy)
+
+    async def story():
+        nodes = (node("a"), node("b", cpu="1m"))
+        async with scheduling(*nodes, pod("one"), chains={"wharfinger": assemble([policy])}, scene=scene) as world:
+            scene.scheduling.limit_rules_to(lambda: rules_of(world.scheduler))
+            for name, least in (("evaluations", 2 + 19), ("rejections", 1), ("seconds", 0)):
+                found = scene.samples(f"wharfinger_policy_rule_{name}_total")
+                assert [dict(labels) for labels in found] == [{"policy": "many", "rule": "*"}]
+                assert sum(found.values()) >= least
+            world.scheduler.adopt({"wharfinger": assemble()})
+            assert scene.samples("wharfinger_policy_rule_seconds_total") == {}
 
     run(story)
 

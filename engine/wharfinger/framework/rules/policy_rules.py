@@ -131,7 +131,7 @@ class PolicyFilter(FilterPlugin):
 
     def __init__(self, policy: CompiledPolicy, index: int) -> None:
         super().__init__()
-        self._policy = policy
+        self.policy = policy
         self._index = index
         self._rule = rule = policy.filters[index]
         self._kind = QuickPolicyFilter if is_quick(rule) else PreparedPolicyFilter
@@ -144,7 +144,7 @@ class PolicyFilter(FilterPlugin):
     @property
     def operations(self) -> int:
         """The operations of the rule for each node, as estimated from its text."""
-        return cost.of_compiled(self._policy).rules[self._index].operations
+        return cost.of_compiled(self.policy).rules[self._index].operations
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
         """True if the rule reads the changed objects or fields."""
@@ -152,7 +152,7 @@ class PolicyFilter(FilterPlugin):
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter:
         """The rule, bound to the pod."""
-        return self._kind(_bound(self._policy, attempt), self._rule, self._index, attempt.snapshot)
+        return self._kind(_bound(self.policy, attempt), self._rule, self._index, attempt.snapshot)
 
 
 class PolicyScore(ScorePlugin):
@@ -160,7 +160,7 @@ class PolicyScore(ScorePlugin):
 
     def __init__(self, policy: CompiledPolicy, index: int) -> None:
         super().__init__()
-        self._policy = policy
+        self.policy = policy
         self._index = index
         self._rule = rule = policy.scores[index]
         self._kind = QuickPolicyScore if is_quick(rule) else PreparedPolicyScore
@@ -173,7 +173,7 @@ class PolicyScore(ScorePlugin):
     @property
     def operations(self) -> int:
         """The operations of the rule for each node, as estimated from its text."""
-        return cost.of_compiled(self._policy).rules[len(self._policy.filters) + self._index].operations
+        return cost.of_compiled(self.policy).rules[len(self.policy.filters) + self._index].operations
 
     def reading(self, sources: Mapping[str, ScoreTerm]) -> PolicyScore:
         """The rule with Kubernetes' scores whose points it and other rules of a pod read, by name."""
@@ -183,7 +183,7 @@ class PolicyScore(ScorePlugin):
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore:
         """The rule, bound to the pod."""
-        bound = _bound(self._policy, attempt)
+        bound = _bound(self.policy, attempt)
         if not self.plugins:
             return self._kind(bound, self._rule, self._index, attempt.snapshot)
         points = attempt.shared.once(PluginPoints, lambda: PluginPoints(self._sources))

@@ -22,6 +22,7 @@ from wharfinger.cli import options, running_process, streams
 from wharfinger.cli.running_process import POLICIES, Decision, Decisions, Finding, Policies, Policy, PolicyStates, needs_attention, shaped
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language.report import wording
+from wharfinger.telemetry.declarations import ALL_RULES
 
 # ── wharf status ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -235,7 +236,8 @@ def _rules(between: MetricsInterval) -> Lines:
     rejected = between.grown("wharfinger_policy_rule_rejections_total", "rule")
     slowest = sorted((rule for rule in spent if spent[rule] > 0), key=lambda rule: (-spent[rule], rule))[:MAX_RULES]
     if slowest:
-        rows = [(rule, f"{1000 * spent[rule]:,.1f}ms", f"{int(rejected.get(rule, 0)):,}") for rule in slowest]
+        names = {ALL_RULES: "those of namespaces"}
+        rows = [(names.get(rule, rule), f"{1000 * spent[rule]:,.1f}ms", f"{int(rejected.get(rule, 0)):,}") for rule in slowest]
         yield "", ""
         for number, text in enumerate(
             wording.columns([("SLOWEST RULES", "TIME", "REJECTED"), *rows], right=frozenset({1, 2})).splitlines()
