@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
 import sys
 import zlib
@@ -36,6 +37,8 @@ _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 Item: TypeAlias = msgspec.Raw | Any  # Raw for JSON, plain values for YAML
 
 SUFFIXES = (".json", ".yaml", ".yml", ".jsonl", ".ndjson")
+MAX_FILES = 50_000
+"""Files of any name in a folder up to which it is searched. A home folder has more; a dump of a large cluster has fewer."""
 _FLOW_YAML = re.compile(rb"\s*[\[{]\s*[A-Za-z]")  # `{apiVersion: v1, …}`: braces without the quotes of JSON
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -137,13 +140,13 @@ class Document(Struct, frozen=True, kw_only=True):
 def streams(path: str | Path) -> Iterator[tuple[str, BinaryIO]]:
     """(name for messages, unpacked content) of a file, of each file in a folder, or of standard input (`-`).
 
-    From a folder, the files with one of `SUFFIXES` are read in sorted order. UsageError if there is nothing to read.
+    From a folder, the files with one of `SUFFIXES` are read in sorted order. UsageError if there is nothing to read, or too much to search.
     """
     if str(path) == "-":
         yield "standard input", _unpacked(_standard_input())
         return
     path = Path(path)
-    found = [file for file in sorted(path.rglob("*")) if _is_manifest_file(file, path)] if path.is_dir() else [path]
+    found = _manifest_files(path) if path.is_dir() else [path]
     if not found:
         raise UsageError(f"{path}: no files that end in {', '.join(SUFFIXES)} (or one of these and .gz) in this folder")
     for file in found:
@@ -168,9 +171,22 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _is_manifest_file(file: Path, folder: Path) -> bool:
-    hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-    return not hidden and file.name.removesuffix(".gz").endswith(SUFFIXES) and file.is_file()
+def _manifest_files(root: Path) -> list[Path]:
+    """The files below a folder that are read, in sorted order; hidden files and folders are left out."""
+
+    def refuse(error: OSError) -> None:
+        raise UsageError(f"{error.filename}: {error.strerror or error}")
+
+    found: list[Path] = []
+    seen = 0
+    for parent, folders, names in os.walk(root, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        seen += len(names)
+        if seen > MAX_FILES:
+            raise UsageError(f"{root}: this folder has more than {MAX_FILES:,} files; name the folder or the files that have the objects")
+        wanted = (name for name in names if not name.startswith(".") and name.removesuffix(".gz").endswith(SUFFIXES))
+        found += (file for name in wanted if (file := Path(parent, name)).is_file())
+    return sorted(found)
 
 
 def _opened(file: Path) -> BinaryIO:

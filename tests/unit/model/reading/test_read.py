@@ -134,6 +134,15 @@ def test_paths_that_cannot_be_read(tmp_path):
         files.read_objects([tmp_path / "cut.json.gz"])
 
 
+def test_a_folder_with_very_many_files_is_not_searched_to_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "MAX_FILES", 3)
+    for number in range(4):
+        (tmp_path / f"notes-{number}").touch()
+    (tmp_path / "node.json").write_bytes(as_json(NODE))
+    with pytest.raises(UsageError, match=r"this folder has more than 3 files; name the folder or the files that have the objects"):
+        files.read_objects([tmp_path])
+
+
 def test_of_two_versions_the_last_one_counts():
     newer = {**POD, "spec": {"nodeName": "n2"}}
     found = files.read_bytes(as_json(kubectl_list(POD, newer)))
