@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 MAX_PODS = 1000
 MAX_NEW_NODES = 500
 MAX_DRAINED = 100
+MAX_NAME = 253  # characters of a name in Kubernetes
 MAX_BYTES = 2 * 2**20
 TIMEOUT = 20.0
 IDLE_SECONDS = 300.0
@@ -58,7 +59,7 @@ class EvaluationBusy(WharfingerError):
 class NewNodes(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Nodes to suppose."""
 
-    like: Annotated[str, Meta(description="The name of the node that they are like.")]
+    like: Annotated[str, Meta(max_length=MAX_NAME, description="The name of the node that they are like.")]
     count: Annotated[int, Meta(ge=1, le=MAX_NEW_NODES, description="How many.")] = 1
 
 
@@ -70,14 +71,16 @@ class EvaluationRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     )
     nodes: Annotated[list[NewNodes], Meta(max_length=32, description="Nodes that are supposed to be there.")] = field(default_factory=list)
     drain: Annotated[
-        list[str], Meta(max_length=MAX_DRAINED, description="Nodes that are supposed to be drained in this order, as `wharf drain` does.")
+        list[Annotated[str, Meta(max_length=MAX_NAME)]],
+        Meta(max_length=MAX_DRAINED, description="Nodes that are supposed to be drained in this order, as `wharf drain` does."),
     ] = field(default_factory=list)
     force: Annotated[bool, Meta(description="Let pods leave drained nodes that no controller creates again.")] = False
     delete_empty_dir_data: Annotated[bool, Meta(description="Let pods leave drained nodes whose emptyDir is deleted with them.")] = field(
         default=False, name="deleteEmptyDirData"
     )
     scheduler_name: Annotated[
-        str | None, Meta(description="The profile that decides; by default the one of the first pod, or the scheduler's first profile.")
+        Annotated[str, Meta(max_length=MAX_NAME)] | None,
+        Meta(description="The profile that decides; by default the one of the first pod, or the scheduler's first profile."),
     ] = None
 
 

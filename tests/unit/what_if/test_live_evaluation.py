@@ -187,6 +187,9 @@ def test_requests_that_cannot_be_answered_are_refused(request_, error, sentence)
         (b"{", "truncated"),
         (b'{"pods": []}', "unknown field `pods`"),
         (b'{"nodes": [{"like": "a", "count": 0}]}', r"Expected `int` >= 1 - at `\$.nodes\[0\].count`"),
+        (b'{"schedulerName": "' + b"x" * 254 + b'"}', r"length <= 253 - at `\$.schedulerName`"),
+        (b'{"drain": ["' + b"x" * 254 + b'"]}', r"length <= 253 - at `\$.drain\[0\]`"),
+        (b'{"nodes": [{"like": "' + b"x" * 254 + b'"}]}', r"length <= 253 - at `\$.nodes\[0\].like`"),
     ],
 )
 def test_a_body_that_is_no_request_is_refused(body, sentence):
