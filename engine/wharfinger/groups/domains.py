@@ -114,15 +114,25 @@ def allocations(decider: Decider, snapshot: Snapshot, pod: PodView, node: str) -
     return evaluation.filtering.allocations(Attempt(pod, snapshot, evaluation.shared), snapshot.known_row(node))
 
 
-class TentativePlacement:
-    """A chain, a state, the members that are assumed on it, and the steps that are left; `plain`: no member was given devices."""
+class Work(Struct):
+    """The number of steps that one search or several have taken: decisions about a member, and other work of the same length."""
 
-    def __init__(self, decider: Decider, state: ClusterState, steps: int) -> None:
+    steps: int = 0
+
+
+class TentativePlacement:
+    """A chain, a state, the members that are assumed on it, and the steps that are left; `plain`: no member was given devices.
+
+    The steps are counted in `work` too.
+    """
+
+    def __init__(self, decider: Decider, state: ClusterState, steps: int, work: Work | None = None) -> None:
         self.decider = decider
         self._state = state
         self._now = state.snapshot().now
         self.assumed: list[PodView] = []
         self._claims: dict[str, list[ResourceClaim]] = {}
+        self._work = work or Work()
         self.steps = 0
         self.steps_left = steps
         self.plain = True
@@ -140,6 +150,7 @@ class TentativePlacement:
         """Count some work."""
         self.steps += steps
         self.steps_left -= steps
+        self._work.steps += steps
 
     def choose(self, pod: PodView, rows: NDArray[np.intp] | None) -> str | None:
         """The best node among some rows for a member (None: among all); None if the chain refuses it on all of them."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from wharfinger.groups.domains import CHANGES_PER_STEP, Domain, TentativePlacement, domains, of_rows
+from wharfinger.groups.domains import CHANGES_PER_STEP, Domain, TentativePlacement, Work, domains, of_rows
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.placing import MAX_STEPS, placing
 from wharfinger.groups.terms import DomainFit, Group, Placed
@@ -101,12 +101,12 @@ def ends_at(pod: PodView, now: float) -> float | None:
 
 
 def expected_placement(
-    decider: Decider, state: ClusterState, group: Group, *, steps: int = MAX_STEPS
+    decider: Decider, state: ClusterState, group: Group, *, steps: int = MAX_STEPS, work: Work | None = None
 ) -> Generator[None, None, ExpectedPlacement | None]:
     """A generator of steps that returns where the group is expected to be placed; None if it would not fit even then.
 
     The state has the same pods on the same nodes when the generator ends or is closed. `steps` is the budget of each question if the group
-    can be placed.
+    can be placed. Steps are added to `work`.
     """
     leaving = _leaving(state, group)
     removed = _RemovedPods(state, leaving)
@@ -114,14 +114,14 @@ def expected_placement(
         fits, known = len(leaving), sum(1 for each in leaving if each.end < math.inf)
         if known < fits:
             yield from removed.first(known)
-            answer = yield from placing(decider, state, group, steps=steps)
+            answer = yield from placing(decider, state, group, steps=steps, work=work)
             fits = known if isinstance(answer, Placed) else fits
         found: Placed | None = None
         low, high = -1, fits
         while high - low > 1 or found is None:
             number = high if found is None else (low + high) // 2
             yield from removed.first(number)
-            answer = yield from placing(decider, state, group, steps=steps)
+            answer = yield from placing(decider, state, group, steps=steps, work=work)
             if isinstance(answer, Placed) and answer.nodes:
                 found, high = answer, number
             elif found is None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups import domains
-from wharfinger.groups.domains import Domain, DomainPlacement, TentativePlacement
+from wharfinger.groups.domains import Domain, DomainPlacement, TentativePlacement, Work
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.exact.search import ExactSearch
 from wharfinger.groups.membership import group_of_policy
@@ -52,13 +52,15 @@ def placing(  # noqa: PLR0913 — what decides, about whom, and how far to go
     steps: int = MAX_STEPS,
     keep: bool = False,
     within: Mapping[str, str] | None = None,
+    work: Work | None = None,
 ) -> Generator[None, None, GroupAnswer]:
     """A generator of steps that returns the nodes of the group, or why there are none.
 
     The state is as before when it ends or is closed, except with `keep`: then the members of a placement stay assumed. The search gives up
-    after `steps` decisions about members. `within` are values of required levels: only their domain is looked at.
+    after `steps` decisions about members. `within` are values of required levels: only their domain is looked at. Steps are
+    added to `work`.
     """
-    tentative = TentativePlacement(decider, state, steps)
+    tentative = TentativePlacement(decider, state, steps, work)
     kept = False
     try:
         answer = yield from _Search(tentative, group, within or {}).run()

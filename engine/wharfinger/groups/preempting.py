@@ -28,7 +28,7 @@ from msgspec import Struct
 from wharfinger.framework.eviction import Budgets, Evictable
 from wharfinger.framework.plugins.default_preemption import OFFSET, has_lower
 from wharfinger.groups import domains
-from wharfinger.groups.domains import CHANGES_PER_STEP, TentativePlacement
+from wharfinger.groups.domains import CHANGES_PER_STEP, TentativePlacement, Work
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.membership import WholePodGroups
 from wharfinger.groups.placing import MAX_STEPS, placing_with
@@ -90,20 +90,21 @@ def _cost(units: Sequence[Unit], violations: int) -> tuple[int, int, int, int]:
     return violations, max(priorities, default=-OFFSET), sum(each + OFFSET for each in priorities), len(priorities)
 
 
-def preempting(
-    decider: Decider, state: ClusterState, group: Group, others: Iterable[Group] = (), *, steps: int = MAX_STEPS
+def preempting(  # noqa: PLR0913 — the keywords are independent choices
+    decider: Decider, state: ClusterState, group: Group, others: Iterable[Group] = (), *, steps: int = MAX_STEPS, work: Work | None = None
 ) -> Generator[None, None, PreemptionAnswer]:
     """A generator of steps that returns which pods must leave so that the group can be placed, or why that does not help.
 
     `others` are the other groups; their `placed` members leave together where their terms say so. The state has the same pods on the same
-    nodes when the generator ends or is closed. After `steps` decisions about members the best answer so far is the answer.
+    nodes when the generator ends or is closed. After `steps` decisions about members the best answer so far is the answer. Steps are
+    added to `work`.
     """
     if _never_preempts(group):
         return Impossible(nearest=(), message=f"preemption: {NEVER}")
     units = yield from possible_victims(decider, state, group, others)
     if not units:
         return _NO_VICTIMS
-    search = _Freeing(TentativePlacement(decider, state, steps), state, group)
+    search = _Freeing(TentativePlacement(decider, state, steps, work), state, group)
     try:
         return (yield from search.run(units))
     finally:

@@ -18,6 +18,7 @@ from wharfinger.errors import CycleAborted
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement, Plugin
 from wharfinger.framework.plugins import default_preemption
+from wharfinger.groups.domains import Work
 from wharfinger.groups.preempting import PreemptionAnswer, may_have_victims, no_victims, priority_of
 from wharfinger.groups.results import result_of
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
@@ -271,11 +272,11 @@ class GroupCycle:
 
     def _keeping_order(self, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
         """The same steps; other pods may pass a small group once its search has taken more than `STEPS_IN_ORDER`."""
-        self._search.steps = 0
+        self._search.work = Work()
         try:
             while True:
                 next(steps)
-                self._takes_long = self._search.steps > STEPS_IN_ORDER
+                self._takes_long = self._search.work.steps > STEPS_IN_ORDER
                 yield
         except StopIteration as finished:
             found: Found = finished.value

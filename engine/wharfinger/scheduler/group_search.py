@@ -18,7 +18,7 @@ from msgspec import Struct
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import without_nominations
-from wharfinger.groups.domains import allocations
+from wharfinger.groups.domains import Work, allocations
 from wharfinger.groups.expected_room import ExpectedPlacement, expected_placement
 from wharfinger.groups.placing import placing
 from wharfinger.groups.preempting import PreemptionAnswer, preempting
@@ -47,6 +47,8 @@ DIRECT_SEARCH_MEMBERS = 64
 """Members of a group that is searched for on the state itself first."""
 COPIED_IN_ORDER = 5_000
 """Nodes and placed pods up to which the steps of a copy do not count. Their number depends on what has changed since the last copy."""
+PAUSES_PER_STEP = 16
+"""Pauses of a search that count as a step, as a decision about a member does."""
 MEMBERS_PER_STEP = 20
 """Members that are checked and assumed, or reported, in one step."""
 RESERVATION_GRACE_SECONDS = 60.0
@@ -68,7 +70,8 @@ def is_small(group: Group) -> bool:
 class GroupSearch:
     """Searches for one group at a time; a `stopwatch` measures the decisions on the copy, and `timer` the CPU time of the thread.
 
-    `steps` is the number of steps on the copy since a caller set it to 0, with those of the copy itself if the cluster is large.
+    `work` has the steps on the copy since a caller renewed it, with those of the copy itself if the cluster is large. A pause of a search
+    counts as a part of a step: most come after much less work than a decision.
 
     A search on the state itself is given up by CPU time: on a machine with other work, time passes in which the search is not carried out,
     and to copy the state for another search takes longer than what is left of the first.
@@ -78,7 +81,7 @@ class GroupSearch:
         self._cluster = cluster
         self._stopwatch = stopwatch
         self._timer = timer
-        self.steps = 0
+        self.work = Work()
         self._copy = FollowedCopy()
         self._deciders: dict[str, Decider] = {}  # of the copy, by profile
         self._decided_on: ClusterState | None = None
@@ -112,21 +115,21 @@ class GroupSearch:
         copy = yield from self._followed(snapshot)
         decider = yield from self._decider(profile, copy, group)
         with without_nominations(copy, group.waiting):
-            return (yield from self._counted(placing(decider, copy, group))), revision
+            return (yield from self._counted(placing(decider, copy, group, work=self.work), PAUSES_PER_STEP)), revision
 
     def preempting(self, profile: Profile, group: Group, others: Sequence[Group]) -> Generator[None, None, PreemptionAnswer]:
         """A generator of steps that returns which pods must leave so that the group can be placed, or why that does not help."""
         copy = yield from self._followed(self._cluster.snapshot())
         decider = yield from self._decider(profile, copy, group)
         with without_nominations(copy, group.waiting):
-            return (yield from self._counted(preempting(decider, copy, group, others)))
+            return (yield from self._counted(preempting(decider, copy, group, others, work=self.work), PAUSES_PER_STEP))
 
     def expected_placement(self, profile: Profile, group: Group) -> Generator[None, None, ExpectedPlacement | None]:
         """A generator of steps that returns where and when the group is expected to fit."""
         copy = yield from self._followed(self._cluster.snapshot())
         decider = yield from self._decider(profile, copy, group)
         with without_nominations(copy, group.waiting):
-            return (yield from self._counted(expected_placement(decider, copy, group)))
+            return (yield from self._counted(expected_placement(decider, copy, group, work=self.work), PAUSES_PER_STEP))
 
     def _followed(self, snapshot: Snapshot) -> Generator[None, None, ClusterState]:
         """A generator of steps that returns the copy as of `snapshot`."""
@@ -134,12 +137,14 @@ class GroupSearch:
         is_large = snapshot.n_nodes + int(snapshot.pod_count.sum()) > COPIED_IN_ORDER
         return (yield from self._counted(steps) if is_large else steps)
 
-    def _counted(self, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
-        """The same steps, each counted."""
+    def _counted(self, steps: Generator[None, None, Found], pauses_per_step: int = 1) -> Generator[None, None, Found]:
+        """The same steps; some pauses between them count as a step."""
+        pauses = 0
         try:
             while True:
                 next(steps)
-                self.steps += 1
+                pauses += 1
+                self.work.steps += pauses % pauses_per_step == 0
                 yield
         except StopIteration as finished:
             found: Found = finished.value
@@ -156,7 +161,7 @@ class GroupSearch:
             decider = self._deciders[profile.name] = Decider(profile.chain, stopwatch=self._stopwatch)
         for pod in group.kinds:
             for _ in decider.precompute(copy.snapshot, pod):
-                self.steps += 1
+                self.work.steps += 1
                 yield
         return decider
 

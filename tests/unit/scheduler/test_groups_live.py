@@ -19,6 +19,7 @@ from wharfinger.policies.budget import BudgetSettings
 from wharfinger.scheduler import group_cycle, group_search
 from wharfinger.scheduler.binding.together import DELETED
 from wharfinger.scheduler.incomplete_groups import ROUND_SECONDS
+from wharfinger.scheduler.cycle import STEPS_IN_ORDER
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 RACK = "rack"
@@ -725,6 +726,28 @@ def test_a_pod_that_gets_another_label_leaves_its_group():
             world.cluster.put(pod("x"))
             await world.calm()
             assert set(world.cluster.nodes_of_pods()) == {"default/x"}
+
+    asyncio.run(story())
+
+
+APART = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}]}
+
+
+def test_pods_wait_in_the_order_of_the_queue_while_a_search_looks_at_many_nodes():
+    """The search for the first group pauses at each node, after little work; that there is no place is found by its model."""
+
+    async def story():
+        never = {"priority": 10, "preemptionPolicy": "Never"}
+        first = members("first", 2, "1", affinity={"podAntiAffinity": APART}, **never)
+        second = members("second", 2, "1", priority=5)
+        full = [node(f"full-{number}", "0") for number in range(STEPS_IN_ORDER)]
+        things = [node("a", "2"), *full, gang("first", 2), gang("second", 2), *first, *second, pod("last", "1", priority=1)]
+        settings = SchedulerSettings(slice_seconds=0.0, budget=BudgetSettings(seconds=0, timer=ticking(1.0)))
+        async with running(*things, settings=settings) as world:
+            for _ in range(20):
+                await world.calm()
+            assert [group.result for group in world.seen.groups] == ["unschedulable", "scheduled"]
+            assert world.cluster.nodes_of_pods().keys() == {"default/second-0", "default/second-1"}
 
     asyncio.run(story())
 
