@@ -57,6 +57,36 @@ def test_roles_name_what_they_grant(path):
     assert not any(found.get("roleRef", {}).get("name") == "cluster-admin" for found in objects(path))
 
 
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+WRITTEN_IN_ALL_NAMESPACES = {
+    "events",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "placementpreviews",
+    "placementpreviews/status",
+    "podgroups/status",
+    "pods",
+    "pods/binding",
+    "pods/status",
+    "policyapps/status",
+    "resourceclaims",
+    "resourceclaims/binding",
+    "resourceclaims/status",
+    "schedulingpolicies/status",
+}
+
+
+def test_without_policy_apps_the_scheduler_may_write_what_scheduling_takes_and_nothing_else():
+    """Deployments, Services and policies are made for PolicyApps alone, whose role is deploy/components/policy-apps."""
+    roles = [found for path in (BASE / "roles").glob("*.yaml") for found in objects(path) if found["kind"] == "ClusterRole"]
+    written = {resource for role in roles for rule in role["rules"] if WRITES & set(rule["verbs"]) for resource in rule["resources"]}
+    assert written == WRITTEN_IN_ALL_NAMESPACES
+
+    [_, *others] = objects(ROOT / "deploy" / "components" / "policy-apps" / "role.yaml")
+    assert [found["kind"] for found in others] == ["ClusterRoleBinding"]
+    assert not any("policy-apps" in path.read_text("utf-8") for path in BASE.glob("kustomization.yaml"))
+
+
 def test_the_role_for_signals_is_what_the_metrics_api_is_asked_for():
     [rule] = objects(ROOT / "deploy" / "components" / "signals" / "metrics-api.yaml")[0]["rules"]
     group, resource = rule["apiGroups"][0], rule["resources"][0]

@@ -7,12 +7,16 @@ import asyncio
 
 import pytest
 
+from tests.in_memory import ManualClock
 from tests.unit.scheduler.running import Watching, node, pod, running, view
 from wharfinger.errors import PluginFault
 from wharfinger.framework import extension, plugin_calls
 from wharfinger.framework.chain import Chain, Link, assemble
+from wharfinger.framework.cluster_event import node_added
 from wharfinger.framework.prepared import PreparedFilter, PreparedScore, Reason
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile
+from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 from wharfinger.telemetry.scheduling import place_of
 
 
@@ -176,6 +180,22 @@ def test_the_condition_of_a_waiting_pod_names_the_plugin_that_failed(failing):
             assert any(note == f"plugin Everything failed in {failing}: Broken: broken" for note in notes)
 
     asyncio.run(story())
+
+
+def test_a_plugin_that_cannot_say_whether_an_event_helps_is_taken_to_say_yes():
+    """As in kube-scheduler: its pod would wait for five minutes otherwise."""
+
+    def broken(self, *_):
+        raise Broken("broken")
+
+    methods = {"name": "Unsure", "prepare_filter": lambda self, _: None, "may_help": broken}
+    plugin = plugin_calls.with_faults_caught(type("Unsure", (extension.FilterPlugin,), methods)())
+    clock, state, seen = ManualClock(), ClusterState(), Watching()
+    queue = SchedulingQueue(clock, state.snapshot, emit=seen.emit)
+    queue.add(view("waiting"), Profile("p", assemble()))
+    queue.reject(queue.pop(), frozenset({plugin}))
+    assert queue.notify(node_added(node("new"))) == 1
+    assert [(place_of(where), error.method) for where, error in seen.failures] == [("plugin", "may_help")]
 
 
 @pytest.mark.parametrize("method", sorted(plugin_calls.ANSWERS))

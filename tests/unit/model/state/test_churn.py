@@ -58,6 +58,21 @@ def test_texts_and_taints_do_not_pile_up():
     assert max(strings[30:]) <= max(strings[:30])
 
 
+def test_texts_that_pods_make_known_do_not_pile_up():
+    """Each pod asks for another label, of which every node has a value of its own; no node changes."""
+    names = [f"n{number}" for number in range(20)]
+    state = fleet.state(*(fleet.node(name, labels={f"key-{n}": f"{name}-{n}" for n in range(80)}) for name in names))
+    strings, decider = [], Decider(chain.assemble())
+    for number in range(80):
+        pod = fleet.pod(f"p{number}", cpu="1m")
+        spec = msgspec.structs.replace(pod.object.spec, node_selector={f"key-{number}": f"n3-{number}"})
+        pod = type(pod)(msgspec.structs.replace(pod.object, spec=spec))
+        assert decider.decide(state.snapshot(float(number)), pod).node == "n3"
+        state.add_pod(pod.placed_on("n3"))
+        strings.append(len(state.snapshot().strings))
+    assert max(strings) <= 2 * 20 * (arrays.MAX_KEYS + 1) + 200 + 20
+
+
 def test_keys_that_pods_ask_for_once_do_not_pile_up():
     state, decider = fleet.state(*NODES), Decider(chain.assemble())
     for number in range(100):
