@@ -148,6 +148,8 @@ def ended(sent):
         (b"Content-Length: 99999999999\r\n\r\n{}", "99,999,999,999 bytes; at most 4,194,304"),
         (b"Content-Length: 500\r\n\r\n{}", "has left within a message, after 2 of 500 bytes"),
         (b"x" * 5000, "a header of more than 4,096 bytes"),
+        (b"{}\r\n", "sends b'{}\\r\\n', which is no header"),
+        (b"Content-Length: -2\r\n\r\n{}", "sends b'Content-Length: -2\\r\\n', which is no header"),
     ],
 )
 def test_a_message_that_is_too_long_or_cut_off_ends_the_server(sent, complaint):
@@ -171,6 +173,7 @@ def test_every_request_has_an_answer_however_broken():
         {"id": [], "method": "no/such"},
         {"method": "no/such", "params": 3},
         {"method": "textDocument/didOpen", "params": {"textDocument": half}},
+        {"method": "textDocument/didOpen", "params": {"textDocument": {**half, "uri": "\ud800"}}},
     ]
     found = ended(b"".join(map(message, [start, *broken, {"id": 9, "method": "shutdown"}, {"method": "exit"}])))
     answers = [json.loads(part[part.index(b"{") :]) for part in found.stdout.split(b"Content-Length")[1:]]

@@ -141,7 +141,9 @@ def _is_encodable(path: str) -> bool:
 
 def uri_of(name: str) -> str:
     """The address of a document."""
-    return name if "://" in name or name.startswith("untitled:") else uris.from_fs_path(str(Path(name).absolute())) or name
+    if "://" in name or name.startswith("untitled:") or not _is_encodable(name):
+        return name
+    return uris.from_fs_path(str(Path(name).absolute())) or name
 
 
 class Answers:

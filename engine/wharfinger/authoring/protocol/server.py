@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from typing import Any, BinaryIO
 
@@ -30,6 +31,8 @@ FINDINGS_DELAY = 0.25
 """Seconds after the last change at which findings are sent."""
 MAX_HEADER_BYTES = 2**12
 """Bytes of one line of a header."""
+HEADER = re.compile(rb"(?:Content-Length: *[0-9]+|(?!Content-Length)[!-9;-~]+:[^\r\n]*)?\r?\n?", re.IGNORECASE)
+"""One line of a header, or the empty line after the last one; pygls passes over what is none, and waits for ever."""
 MAX_MESSAGE_BYTES = 4 * 2**20
 """Bytes of one message, which can need 25 times as much memory. It holds the whole text of a policy: 1.5 MiB if each byte is an escape."""
 
@@ -251,7 +254,7 @@ def _commands(found: LanguageServer, answers: Answers) -> None:
 
 
 class MessageReader:
-    """A stream that holds messages to their limits; pygls reads from it. UsageError for a message that is too long or cut off."""
+    """A stream that holds messages to their limits; pygls reads from it. UsageError for a message that is too long, cut off or none."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -261,6 +264,8 @@ class MessageReader:
         line = self._stream.readline(MAX_HEADER_BYTES + 1)
         if len(line) > MAX_HEADER_BYTES:
             raise UsageError(f"the editor sends a header of more than {MAX_HEADER_BYTES:,} bytes; does something else write to wharf lsp?")
+        if HEADER.fullmatch(line) is None:
+            raise UsageError(f"the editor sends {line[:60]!r}, which is no header of a message; does something else write to wharf lsp?")
         return line
 
     def read(self, size: int) -> bytes:
