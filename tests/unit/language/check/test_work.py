@@ -120,3 +120,11 @@ def test_a_policy_is_compiled_with_the_lets_of_libraries_that_it_uses():
     assert [let.name for let in large.lets] == ["l.first", "l.last"]
     assert compile_policy(large).revision == compile_policy(small).revision
     assert calls(lambda: compile_policy(large)) == calls(lambda: compile_policy(small))
+
+
+def test_functions_that_call_each_other_are_refused_before_they_take_long():
+    bodies = "".join(f"let f{i}(x: count) = f{i - 1}(x + 1) + f{max(0, i - 2)}(x + 2)\n" for i in range(1, 20))
+    text = f"let f0(x: count) = x + 1\n{bodies}score s = f19(node.pod_count) normalize minmax\n"
+    found = []
+    assert calls(lambda: found.extend(checked(text)[1])) < 1_300_000
+    assert [each.code.name for each in found] == ["P010"]

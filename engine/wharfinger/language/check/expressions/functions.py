@@ -2,8 +2,8 @@
 
 The body is checked at its definition, with its parameters as values of the declared types. A call then checks it again with its arguments.
 The result becomes a generated let with the name of the call (`headroom(node.free.memory)`). So calls with equal arguments share one let, an
-argument is evaluated once, and the later stages need not handle functions. Each call spends as many steps as the body has parts, which
-bounds what functions that call each other many times can grow to.
+argument is evaluated once, and the later stages need not handle functions. Each call spends steps for itself and for each part of the
+body, which bounds what functions that call each other many times can grow to.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from wharfinger.language.semantics.typed import height
 from wharfinger.language.semantics.types import Kind, Type
 
 MAX_DEPTH = 60  # everything that goes through expressions is recursive, and lets are gone through as if they were written out
+CALL_STEPS = 20  # of a check, for each call besides the parts of the body: its lets with their names, heights and intervals
 MAX_CALL_LENGTH = 1000  # characters of a let that is named as a call is
 ANYWHERE = Place(name="a function", subjects=frozenset(Subject), aggregates=True)
 
@@ -84,7 +85,7 @@ def _inside(context: Context, own: OwnFunction, given: Sequence[typed.Expr]) -> 
     for parameter, value in zip(own.item.parameters, given, strict=True):
         reference = _Reference(value, context.work)
         names[parameter.name] = Binding(name=parameter.name, what="parameter", span=parameter.name_span, reference=reference)
-    context.work.spend(own.parts + len(names) // 64)
+    context.work.spend(CALL_STEPS + own.parts + len(names) // 64)
     return replace(context, names=names, authority=own.context.authority, diagnostics=Diagnostics(), notes=None)
 
 
