@@ -43,6 +43,9 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Catalogue
 
+_OF_NAMESPACES = CheckedLibraries(most=16)
+"""The libraries for policies of namespaces: each text is in a set of its own. The name behind `as` is an author's, so few are kept."""
+
 
 class CheckedText(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of checking a text. `policy` is None if it has errors, or is a library or a file of tests.
@@ -80,7 +83,8 @@ class TextSet(msgspec.Struct, kw_only=True):
             return CheckedText(policy=None, title=None, without_policy=True, needs=frozenset(needs))
         file = self._with_tests(name, file, diagnostics)
         files = imported(file, partial(self._fetch, needs, diagnostics, authority), diagnostics, _IMPORT_HELP_OF_SET)
-        policy = check(file, catalogue, diagnostics, dict(files), authority, libraries=self._libraries)
+        shared = not self.imports and bool(authority.libraries)
+        policy = check(file, catalogue, diagnostics, dict(files), authority, libraries=_OF_NAMESPACES if shared else self._libraries)
         if policy is not None and file.policy is not None:
             report_conflicts([policy], allowed_by(file.policy), diagnostics)
         title = file.policy.name.value if file.policy is not None else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import posixpath
 from collections.abc import Hashable, Mapping
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -32,11 +33,14 @@ class CheckedLibraries:
 
     What is found out about a library depends on its text, the names in front of its names, the libraries that were checked before it, and
     those of its imports that can be read. Where all of these are equal, so is the outcome.
+
+    `most` is the number of outcomes that are kept; then all are dropped. Several threads may use one object.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: float = math.inf) -> None:
+        self._most = most
         self._known: dict[Hashable, _Outcome] = {}
-        self._last = 0
+        self._numbers = itertools.count(1)
 
     def declare(self, inner: Context, declared: Declared, file: ast.File, prefix: str, after: int) -> int:
         """Declares the items of a library, whose imports are declared; returns the number of the outcome.
@@ -47,8 +51,9 @@ class CheckedLibraries:
         key = after, id(file), prefix, read
         known = self._known.get(key)
         if known is None or not known.fits(inner.work):
-            self._last += 1
-            known = self._known[key] = _Outcome.of(inner, declared, file, prefix, self._last)
+            if len(self._known) >= self._most:
+                self._known.clear()
+            known = self._known[key] = _Outcome.of(inner, declared, file, prefix, next(self._numbers))
         else:
             known.take_over(inner, declared)
         return known.number
@@ -82,7 +87,7 @@ class _Outcome(msgspec.Struct, kw_only=True):
             number=number,
             file=file,
             names=_copies({name: binding for name, binding in inner.names.items() if name not in imports}),
-            added=tuple(dict(islice(table.items(), n, None)) for table, n in zip(_tables(inner), lengths[0], strict=True)),
+            added=tuple(dict(itertools.islice(table.items(), n, None)) for table, n in zip(_tables(inner), lengths[0], strict=True)),
             declared=tuple(found[n:] for found, n in zip(_lists(declared), lengths[1], strict=True)),
             findings=inner.diagnostics.found[lengths[2] :],
             n_findings=work.findings - n_findings,

@@ -85,6 +85,21 @@ def test_a_library_of_namespaces_is_parsed_once_for_all_texts_that_import_it():
     assert found[0] == found[1]
 
 
+def test_a_library_of_namespaces_is_checked_once_for_all_texts_that_import_it_in_the_same_way():
+    def check(name="l"):
+        texts = TextSet(
+            texts={"p": LIBRARY_RULE.replace("as l", f"as {name}").replace("l.last", f"{name}.last").format(1).encode()}, imports=False
+        )
+        diagnostics = Diagnostics()
+        found = texts.check("p", CATALOGUE, diagnostics, Authority("shop", libraries=(("l.policy", library(300)),)))
+        return found.policy, [(d.code, d.message) for d in diagnostics]
+
+    first, second = calls(check), calls(check)
+    assert second < first / 20
+    others = [check(f"l{i}") for i in range(20)]  # more than are kept
+    assert {len(policy.lets) for policy, _ in [check(), *others]} == {2}
+
+
 LIBRARY_RULE = 'import "l.policy" as l\npolicy "p{0}"\nfor pods where pod.priority > 3\nfilter f {{ require l.last < {0} }}\n'
 
 
