@@ -111,12 +111,16 @@ class SchedulingCycle:
 
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped. Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it."""
-        snapshot = self._cluster.snapshot
-        steps = StepsAhead(queued.profile.decider.precompute(snapshot, queued.pod, evicting=True), snapshot, self._timer)
+        if not self._is_ahead(queued, queued.profile.decider.precompute(self._cluster.snapshot, queued.pod, evicting=True)):
+            self._decide(queued, postponing=True)
+
+    def _is_ahead(self, queued: QueuedPod, work: Generator[bool]) -> bool:
+        """True if this work ahead of a decision takes steps: `advance` takes them, and then decides about the pod."""
+        steps = StepsAhead(work, self._cluster.snapshot, self._timer)
         for _ in steps:
             self._precomputed.append((queued, steps))
-            return
-        self._decide(queued)
+            return True
+        return False
 
     def advance(self, ends_at: float) -> None:
         """Continue until the monotonic time `ends_at` with the work ahead of decisions, and decide about pods for which it is done."""
@@ -138,14 +142,18 @@ class SchedulingCycle:
             steps.close()
             self._queue.put_back(queued)
 
-    def _decide(self, queued: QueuedPod) -> None:
+    def _decide(self, queued: QueuedPod, *, postponing: bool = False) -> None:
+        """Decide about a pod. With `postponing`, if it takes a long search for pods to evict, `advance` does it later."""
         if self._skipped(queued):
             return
         try:
             if self._held(queued):
                 return
-            decision, suspends = self._decision(queued)
+            decision, suspends = self._decision(queued, postponing=postponing)
             if suspends and self._held(queued):
+                return
+            if decision is None:
+                self._postpone(queued)
                 return
             self._emit(Decided(queued.profile.name, decision))
             if decision.aborted:
@@ -157,13 +165,23 @@ class SchedulingCycle:
         except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the other pods continue
             self._failures.error(queued, error)
 
-    def _decision(self, queued: QueuedPod) -> tuple[Decision, bool]:
-        """(the decision about a pod, whether it suspends a policy). One that raises counts for budgets too: it may have taken long."""
+    def _postpone(self, queued: QueuedPod) -> None:
+        """Search for pods to evict in steps, and decide about the pod after them."""
+        decider = queued.profile.decider
+        if not self._is_ahead(queued, decider.post_filter_in_steps(self._cluster.snapshot, queued.pod)):
+            self._decide(queued)
+
+    def _decision(self, queued: QueuedPod, *, postponing: bool) -> tuple[Decision | None, bool]:
+        """(the decision about a pod, whether it suspends a policy); None with `postponing` if steps are to be taken before.
+
+        One that raises counts for budgets too: it may have taken long.
+        """
         started, snapshot, chain = self._clock.monotonic(), self._cluster.snapshot(), queued.profile.chain
         decision = None
         self._budget.deciding()
         try:
-            decision = queued.profile.decider.decide(snapshot, queued.pod)
+            decider = queued.profile.decider
+            decision = (decider.decide_unless_long if postponing else decider.decide)(snapshot, queued.pod)
         finally:
             queued.stages["decide"] = spent = self._clock.monotonic() - started
             pod_rules = chain.pod_rules(queued.pod, snapshot) if decision is None else decision.evaluation.pod_rules

@@ -305,14 +305,14 @@ def test_a_pod_that_cannot_be_decided_about_waits_with_the_reason_and_delays_no_
     async def story():
         async with running(node("a")) as world:
             (profile,) = world.scheduler.profiles
-            decide = profile.decider.decide
+            decide = profile.decider.decide_unless_long
 
             def choke(snapshot, pod):
                 if pod.name == "bad":
                     raise InvalidObject("pod default/bad: no such thing")
                 return decide(snapshot, pod)
 
-            monkeypatch.setattr(profile.decider, "decide", choke)
+            monkeypatch.setattr(profile.decider, "decide_unless_long", choke)
             world.cluster.put(pod("bad"))
             world.cluster.put(pod("good"))
             await world.calm()

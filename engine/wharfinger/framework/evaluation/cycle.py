@@ -48,7 +48,9 @@ NO_OUTCOME = PostFilterOutcome()
 
 def decide(chain: Chain, snapshot: Snapshot, pod: PodView) -> Decision:
     """The decision about one pod. Pure: the same chain, snapshot and pod give the same decision, everywhere."""
-    return _conclude(chain, snapshot, pod, Evaluation(chain.pod_rules(pod, snapshot)))
+    evaluation = Evaluation(chain.pod_rules(pod, snapshot))
+    evaluation.update(pod, snapshot)
+    return _conclude(chain, snapshot, pod, evaluation)
 
 
 class Decider:
@@ -69,7 +71,17 @@ class Decider:
 
     def decide(self, snapshot: Snapshot, pod: PodView) -> Decision:
         """The decision about one pod; equal to `decide(chain, snapshot, pod)`. Its details are readable until the next decision."""
-        return _conclude(self.chain, snapshot, pod, self._evaluation(snapshot, pod))
+        evaluation = self._evaluation(snapshot, pod)
+        evaluation.update(pod, snapshot)
+        return _conclude(self.chain, snapshot, pod, evaluation)
+
+    def decide_unless_long(self, snapshot: Snapshot, pod: PodView) -> Decision | None:
+        """The same decision; None if the pod fits no node and PostFilter plugins look at many: take `post_filter_in_steps` first."""
+        evaluation = self._evaluation(snapshot, pod)
+        evaluation.update(pod, snapshot)
+        if not evaluation.filtering.count and self._stepwise(snapshot, pod):
+            return None
+        return _conclude(self.chain, snapshot, pod, evaluation)
 
     def precompute(self, snapshot: Callable[[], Snapshot], pod: PodView, *, evicting: bool = False) -> Generator[bool]:
         """The work of `decide` in steps; yields True after steps of a search for devices or volumes.
@@ -93,12 +105,11 @@ class Decider:
                     if number >= STEPS_AT_ONCE:
                         yield False
             if evicting and (kept is None or kept.filtering.count <= FEW_FEASIBLE):
-                yield from self._post_filter_in_steps(snapshot, pod)
+                yield from self.post_filter_in_steps(snapshot, pod)
 
-    def _post_filter_in_steps(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[bool]:
-        """The steps of PostFilter plugins that look at many nodes, if the pod fits none."""
-        plugins = [plugin for plugin in self.chain.post_filters if isinstance(plugin, StepwisePostFilter)]
-        while any(plugin.may_take_steps(pod, now := snapshot()) for plugin in plugins):
+    def post_filter_in_steps(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[bool]:
+        """The steps of PostFilter plugins that look at many nodes, if the pod fits none; yields False after each."""
+        while plugins := self._stepwise(now := snapshot(), pod):
             evaluation = self._evaluation(now, pod)
             evaluation.update_filters(pod, now)
             if evaluation.filtering.count:
@@ -108,6 +119,11 @@ class Decider:
             if not any(plugin.post_filter_step(attempt, rejection) for plugin in plugins):
                 return
             yield False
+
+    def _stepwise(self, snapshot: Snapshot, pod: PodView) -> list[StepwisePostFilter]:
+        """The PostFilter plugins that look at many nodes; none if one of them need not be run in steps."""
+        plugins = [plugin for plugin in self.chain.post_filters if isinstance(plugin, StepwisePostFilter)]
+        return plugins if any(plugin.may_take_steps(pod, snapshot) for plugin in plugins) else []
 
     def choose(self, snapshot: Snapshot, pod: PodView, rows: NDArray[np.intp] | None = None) -> Choice | None:
         """The best node for a pod among some rows (None: all), or None; the same as `decide` if all other nodes were infeasible.
@@ -180,7 +196,7 @@ def _read_in_steps(chain: Chain, pod: PodView, snapshot: Callable[[], Snapshot])
 
 
 def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> Decision:
-    evaluation.update(pod, snapshot)
+    """The decision by an evaluation that is up to date."""
     attempt = Attempt(pod, snapshot, evaluation.shared) if evaluation.filtering.allocating else None  # most pods claim no device
     aborted = {} if attempt is None else evaluation.filtering.faults(attempt)
     choice = None if aborted else evaluation.choose(pod, snapshot)
