@@ -63,6 +63,14 @@ class SteppedSink(Protocol):
         """Steps that together do the same as `replace`; no other change of the kind may be applied before the last step."""
 
 
+@runtime_checkable
+class ListingSink(Protocol):
+    """A sink that applies a part of the first list of a kind while the rest is being read."""
+
+    def listing(self, kind: str, objs: Sequence[Any]) -> None:
+        """Applies those of the objects whose order does not matter. After the end of the list, `replace` gets all its objects."""
+
+
 class ClusterSource(Protocol):
     """Watches the cluster."""
 

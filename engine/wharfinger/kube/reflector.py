@@ -26,7 +26,7 @@ from msgspec import Struct, field
 
 from wharfinger.emit import Emit, Failed
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.ports import Clock, ClusterSink, UnreadableSink, stepped
+from wharfinger.framework.ports import Clock, ClusterSink, ListingSink, UnreadableSink, stepped
 from wharfinger.kube import api_errors, wire
 from wharfinger.kube.api_errors import Backoff
 from wharfinger.kube.connection import Connection
@@ -34,6 +34,8 @@ from wharfinger.kube.wire import SCHEDULING, Resource
 from wharfinger.model import objects
 
 _SHORT_WATCH = 0.5  # seconds; a watch that ends sooner counts as a failure, or a broken proxy would cause a busy loop
+_LISTED_PER_STEP = 100
+"""Objects of a list that are applied in one step while the rest is being read."""
 _UNAVAILABLE = (api_errors.Forbidden, api_errors.NotFound)
 
 
@@ -170,15 +172,24 @@ class Reflector:
         found, self._unread = list[objects.AnyObject](), []
         version = ""
         async for items, version in wire.pages(self._connection, self._resource.path, self._resource.params, size):  # noqa: B007 — the last
+            first = len(found)
             found.extend(obj for obj in map(self._listed, items) if obj is not None)
-            await self._clock.sleep(0)
+            for start in range(first, len(found), _LISTED_PER_STEP):
+                await self._apply_early(found[start : start + _LISTED_PER_STEP])
         return found, version
+
+    async def _apply_early(self, part: Sequence[objects.AnyObject]) -> None:
+        """Lets the sink apply a part of the first list while the server sends the rest, and others have their turn."""
+        if not self.synced and isinstance(self._sink, ListingSink):
+            self._sink.listing(self._resource.name, part)
+        await self._clock.sleep(0)
 
     async def _stream_list(self) -> None:
         """One list as a stream: every object as an addition, then a bookmark that marks the end."""
         self.lists += 1
         params = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         found, self._unread = list[objects.AnyObject](), []
+        applied = 0
         try:
             async with self._connection.lines(self._resource.path, self._watch_params(params)) as lines:
                 async for line in lines:
@@ -187,6 +198,9 @@ class Reflector:
                         raise api_errors.of_event(raw)
                     if action != "BOOKMARK":
                         found.extend(obj for obj in (self._streamed(raw),) if obj is not None)
+                        if len(found) >= applied + _LISTED_PER_STEP:
+                            await self._apply_early(found[applied:])
+                            applied = len(found)
                     elif (head := wire.head(raw)).ends_list:
                         self._broke_off = False
                         await self._deliver(found, head.version)
@@ -374,6 +388,12 @@ class Informers:
         """The steps of `replace` for one subscriber after the other."""
         for sink in self._sinks:
             yield from stepped(sink, kind, objs)
+
+    def listing(self, kind: str, objs: Sequence[Any]) -> None:
+        """Forwards it to the subscribers that apply parts of lists."""
+        for sink in self._sinks:
+            if isinstance(sink, ListingSink):
+                sink.listing(kind, objs)
 
     def unreadable(self, kind: str, obj: Any, error: InvalidObject, *, listed: bool) -> None:
         """Forwards it to the subscribers that take unreadable objects."""

@@ -98,6 +98,13 @@ class ClusterFeed:
         for _ in self.replacing(kind, objs):
             pass
 
+    def listing(self, kind: str, objs: Sequence[Any]) -> None:
+        """Apply the placed pods of a list that is being read, once all nodes are known. Waiting pods come at the end, by age."""
+        if kind == "Pod" and "Node" in self.synced_kinds:
+            for obj in objs:
+                if obj.spec.node_name:
+                    self.upsert(kind, obj)
+
     def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
         """The steps of `replace`.
 
@@ -115,9 +122,15 @@ class ClusterFeed:
         ordered = iter((yield from _queue_order(objs)) if kind == "Pod" else objs)
         while portion := list(itertools.islice(ordered, OBJECTS_PER_STEP)):
             for obj in portion:
-                self.upsert(kind, obj)
+                if not self._is_applied(kind, obj):
+                    self.upsert(kind, obj)
             yield
         self._changed()
+
+    def _is_applied(self, kind: str, obj: Any) -> bool:
+        """True if `listing` has applied this very object."""
+        known = self._known.get(kind, {}).get(objects.key_of(obj))
+        return (known.object if isinstance(known, PodView) else known) is obj
 
     def _deleted(self, kind: str, key: str) -> None:
         known = self._known[kind].get(key)

@@ -404,3 +404,49 @@ def test_a_list_that_breaks_off_says_nothing_of_an_object_that_cannot_be_read(ru
         assert recorder.reported == [("replace", "Node")]
 
     run(scenario)
+
+
+class ListingRecorder(Recorder):
+    """A sink that also stores the parts of the first list."""
+
+    def listing(self, kind, objs):
+        self.reported.append(("listing", len(objs)))
+
+
+NAMES = [f"n{number}" for number in range(250)]
+STREAMED = Stream(events=[*(event("ADDED", node(name)) for name in NAMES), bookmark("9", **END)], hang=30)
+FORGOTTEN = Stream(events=[*STREAMED.events, event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})], hang=30)
+IN_PAGES = [listed(*map(node, NAMES[:150]), token="more"), listed(*map(node, NAMES[150:]))]
+
+
+@pytest.mark.parametrize(
+    ("lists", "watches", "streaming", "parts"),
+    [
+        ([listed()], [STREAMED], True, [100, 100]),  # the rest comes with the bookmark
+        (IN_PAGES, [], False, [100, 50, 100]),
+    ],
+    ids=["stream", "pages"],
+)
+def test_the_sink_gets_parts_of_the_first_list_while_it_is_read(run, lists, watches, streaming, parts):
+    async def scenario(server, connection):
+        Served(server, lists, watches)
+        recorder = ListingRecorder()
+        settings = ReflectorSettings(backoff=steady, streaming=streaming)
+        async with running(Reflector(connection, NODES, recorder, RealClock(), recorder.emit, settings).run()):
+            await until(lambda: recorder.kinds_synced)
+        assert recorder.reported == [*(("listing", n) for n in parts), ("replace", "Node")]
+        assert recorder.names("Node") == set(NAMES)
+
+    run(scenario)
+
+
+def test_no_parts_of_a_later_list_are_applied(run):
+    async def scenario(server, connection):
+        Served(server, [listed()], [FORGOTTEN, STREAMED])
+        recorder = ListingRecorder()
+        settings = ReflectorSettings(backoff=steady, streaming=True)
+        async with running(Reflector(connection, NODES, recorder, RealClock(), recorder.emit, settings).run()):
+            await until(lambda: recorder.reported.count(("replace", "Node")) == 2)
+        assert recorder.reported == [("listing", 100), ("listing", 100), ("replace", "Node"), ("replace", "Node")]
+
+    run(scenario)

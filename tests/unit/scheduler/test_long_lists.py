@@ -90,3 +90,40 @@ def test_pods_of_a_long_list_come_in_order_and_no_step_looks_at_the_age_of_all(m
     assert most <= 3 * portion
     placed, waiting = ([each for each in pods if bool(each.spec.node_name) is bound] for bound in (True, False))
     assert reported == [*placed, *sorted(waiting, key=age)]
+
+
+def applied_in(feed, work):
+    """The names of the objects that are applied meanwhile."""
+    names, upsert = [], feed.upsert
+
+    def counted(kind, obj):
+        names.append(obj.metadata.name)
+        upsert(kind, obj)
+
+    feed.upsert = counted
+    work()
+    del feed.upsert
+    return names
+
+
+def test_placed_pods_of_a_list_are_applied_while_it_is_read_and_not_again_at_its_end():
+    world = Running()
+    feed = world.scheduler.sink
+    pods = [pod("waits"), *(pod(f"runs-{number}", cpu="1m", nodeName="a") for number in range(3)), pod("gone", nodeName="a")]
+    assert applied_in(feed, lambda: feed.listing("Pod", pods)) == []  # on no known node
+    feed.replace("Node", [node("a")])
+    feed.synced("Node")
+    assert applied_in(feed, lambda: feed.listing("Pod", pods)) == ["runs-0", "runs-1", "runs-2", "gone"]
+    assert applied_in(feed, lambda: feed.replace("Pod", [*pods[:-1], pod("late", nodeName="a")])) == ["late", "waits"]
+    assert {each.name for each in world.scheduler.known_pods} == {"waits", "runs-0", "runs-1", "runs-2", "late"}
+    assert int(world.scheduler.state.snapshot().pod_count.sum()) == 4
+
+
+def test_a_later_version_of_an_applied_pod_is_applied():
+    world = Running()
+    feed = world.scheduler.sink
+    feed.replace("Node", [node("a"), node("b")])
+    feed.synced("Node")
+    feed.listing("Pod", [pod("moved", nodeName="a"), pod("same", nodeName="a")])
+    feed.replace("Pod", [pod("moved", uid="another", nodeName="b"), pod("same", nodeName="a")])
+    assert world.scheduler.state.snapshot().pod_count.tolist() == [1, 1]
