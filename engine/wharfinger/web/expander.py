@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -35,6 +35,7 @@ SERVICE = "grpcplugin.Expander"
 MAX_BYTES = 64 << 20  # of a request: thousands of pods for each of a dozen groups
 
 
+T = TypeVar("T", bound=objects.KubeStruct)
 Field = descriptor_pb2.FieldDescriptorProto
 SCALARS = {
     "string": Field.TYPE_STRING,
@@ -135,10 +136,19 @@ def _options(request: bytes) -> Sequence[Option]:
 
 
 def _group(option: Option) -> NodeGroup:
-    node = decode.convert(dict(option.node or {}), objects.Node)
-    pods = [decode.convert(_pending(pod), objects.Pod) for pod in option.pods]
+    node = _converted(option, dict(option.node or {}), objects.Node)
+    pods = [_converted(option, _pending(pod), objects.Pod) for pod in option.pods]
     most = max(1, len(pods))  # further nodes would be empty
     return NodeGroup(name=option.name, node=node, count=min(max(1, option.count), most), pods=tuple(map(PodView, pods)))
+
+
+def _converted(option: Option, found: Mapping[str, Any], kind: type[T]) -> T:
+    """An object of an option. InvalidObject with the names of both if it cannot be read."""
+    try:
+        return decode.convert(found, kind)
+    except InvalidObject as error:
+        name = found.get("metadata", {}).get("name", "")
+        raise InvalidObject(f"group {option.name}, {kind.__name__} {name}: {error}") from None
 
 
 def _pending(pod: Any) -> dict[str, Any]:

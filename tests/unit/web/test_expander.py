@@ -118,6 +118,12 @@ def test_a_request_that_cannot_be_read_is_refused(content):
         Expander(assemble(), ClusterState(0.0), lambda _line: None).best(content)
 
 
+def test_an_object_that_cannot_be_read_is_named_with_its_group(as_bytes):
+    pod = made.pod("train", cpu="much")
+    with pytest.raises(InvalidObject, match=r"^group small, Pod train: spec\.containers\[0\]\.resources\.requests\['cpu'\]: 'much' is not"):
+        Expander(assemble(), ClusterState(0.0), [].append).best(request([("small", 1, node(), [pod])], as_bytes=as_bytes))
+
+
 @pytest.mark.parametrize("seconds", [2**50, 2**62, -(2**63)])
 def test_a_time_that_no_machine_knows_is_refused(seconds):
     asked = message_class("BestOptionsRequest")()
