@@ -18,8 +18,8 @@ from wharfinger.model import objects
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.scheduler import group_cycle, group_search
 from wharfinger.scheduler.binding.together import DELETED
-from wharfinger.scheduler.incomplete_groups import ROUND_SECONDS
 from wharfinger.scheduler.cycle import STEPS_IN_ORDER
+from wharfinger.scheduler.incomplete_groups import ROUND_SECONDS
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 RACK = "rack"

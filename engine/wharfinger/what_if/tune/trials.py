@@ -7,13 +7,13 @@ the interface of `concurrent.futures`, so a search does not know where its trial
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import pickle
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct
@@ -78,8 +78,47 @@ def keep(pickled: bytes) -> None:
     _kept[:] = [pickle.loads(pickled)]  # noqa: S301 — from the process that started this one
 
 
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """A context of the main thread in which Ctrl-C waits for the end, and is blocked for what is started."""
+    noted: list[int] = []
+    before = signal.signal(
+        signal.SIGINT, lambda number, _frame: noted.append(number)
+    )  # another thread may get it although it is blocked here
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.signal(signal.SIGINT, before)
+        if noted:
+            signal.raise_signal(signal.SIGINT)
+
+
+class _Process(SpawnProcess):
+    """A process that Ctrl-C in the terminal does not reach, from its start on: it is for the process that starts this one."""
+
+    def start(self) -> None:
+        """Start it with the signal blocked, which it inherits."""
+        with _interrupted_later():
+            super().start()
+
+
+class _Context(SpawnContext):
+    """A context of multiprocessing that makes such processes, and lists them in `made`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[_Process] = []
+
+    def Process(self, *args: Any, **keywords: Any) -> _Process:  # type: ignore[override]  # noqa: N802 — the name is that of multiprocessing
+        """A process that is not started yet."""
+        made = _Process(*args, **keywords)
+        self.made.append(made)
+        return made
+
+
 def _keep_in_child(pickled: bytes) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-c is for the parent process
     keep(pickled)
     gc.freeze()  # the setup stays; without it, each full collection during a trial looks through all of it
 
@@ -107,18 +146,28 @@ class InThisProcess(Executor):
 
 @contextmanager
 def processes(setup: SearchSetup, jobs: int) -> Iterator[Executor]:
-    """An executor for `run` with a number of processes; this one alone for 1. UsageError if one of the others is ended."""
+    """An executor for `run` with a number of processes; this one alone for 1. UsageError if one of the others is ended.
+
+    An exception, such as that of Ctrl-C, ends the processes at once: their trials may take long.
+    """
     if jobs == 1:
         keep(pickle.dumps(setup))
         yield InThisProcess()
         _kept.clear()
         return
-    context = multiprocessing.get_context("spawn")
+    context = _Context()
     executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_keep_in_child, initargs=(pickle.dumps(setup),))
     try:
         yield executor
     except BrokenProcessPool as error:
         raise UsageError(f"one of {jobs} processes was ended, perhaps as there is no more memory; try fewer with --jobs") from error
+    except BaseException:
+        started = [process for process in context.made if process.pid is not None]
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.join()
+        raise
     finally:
         executor.shutdown(cancel_futures=True)
 

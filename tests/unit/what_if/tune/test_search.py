@@ -1,11 +1,16 @@
 """A search: deterministic however many processes run its trials, and better than what ships where there is something better."""
 
+import multiprocessing
 import os
 import pickle
+import signal
+import time
 from collections import deque
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -235,3 +240,28 @@ def test_python_places_running_pods_anew_and_some_twice(tmp_path):
 def test_a_process_that_is_ended_is_no_error_of_our_own():
     with pytest.raises(UsageError, match="try fewer with --jobs"), trials.processes(None, 2) as executor:
         executor.submit(os._exit, 1).result()
+
+
+def test_an_interrupt_does_not_reach_the_processes_and_an_exception_ends_them_at_once():
+    """Ctrl-C in a terminal is sent to all processes, also to one that is being started, which would print a traceback."""
+    with pytest.raises(KeyboardInterrupt), trials.processes(None, 2) as executor:  # noqa: PT012 — what runs inside is what is interrupted
+        executor.submit(time.sleep, 600)
+        (process,) = multiprocessing.active_children()
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        raise KeyboardInterrupt
+    (blocked,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:"))
+    assert int(blocked, 16) & 1 << (signal.SIGINT - 1)
+    assert not process.is_alive()
+
+
+def test_an_interrupt_while_a_process_is_started_is_not_lost(monkeypatch):
+    start = SpawnProcess.start
+
+    def started(process):
+        start(process)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(SpawnProcess, "start", started)
+    with pytest.raises(KeyboardInterrupt), trials.processes(None, 2) as executor:
+        executor.submit(time.sleep, 600)
+    assert not multiprocessing.active_children()
