@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from wharfinger.errors import WharfingerError
 from wharfinger.framework.policy_status import Finding, FormerText, Mode, PolicySource, PolicyStatus, PolicyText, Result, SourceStatus
 from wharfinger.language.files import NONE_MEANT
 from wharfinger.language.load import TextSet
@@ -328,52 +329,59 @@ def _differs(entry: Entry, text: PolicyText, by_name: Mapping[str, bytes]) -> bo
     return offers[0] != offers[1] or entry.stale(by_name)
 
 
-MAX_ERRORS = 20
+class RecordNotWritten(WharfingerError):
+    """The record of a policy cannot be written to disk, or not be removed from it; the text says which and why."""
 
 
 class Records:
     """The records of entries, kept in step with what holds; without a folder nothing outlasts a restart.
 
-    `loaded` are the records of the process before; `errors` are the errors, the latest last.
+    `loaded` are the records of the process before, `unreadable` a sentence for each that cannot be read. `is_behind` is true if a record
+    could not be written or removed.
     """
 
     def __init__(self, kept: LastKnownGood | None) -> None:
         self._kept = kept
-        self.errors: list[str] = []
+        self.unreadable: list[str] = []
         self.loaded: list[Record] = []
         self._written: dict[tuple[str, str], Record] = {}
+        self._to_drop: dict[tuple[str, str], None] = {}
+        self.is_behind = False
         if kept is not None:
-            self.loaded, self.errors = kept.load()
+            self.loaded, self.unreadable = kept.load()
 
-    def write(self, entries: Sequence[Entry], removed: Sequence[Entry]) -> None:
-        """Write what holds now. A record that cannot be written adds to `errors`."""
+    def write(self, entries: Sequence[Entry], removed: Sequence[Entry]) -> list[RecordNotWritten]:
+        """Write what holds now, and what could not be written before; the errors."""
         if self._kept is None:
-            return
-        for entry in removed:
-            self._drop(self._kept, entry)
+            return []
+        self._to_drop |= dict.fromkeys((entry.source, entry.key) for entry in removed)
+        errors = [error for place in list(self._to_drop) for error in self._drop(self._kept, place)]
         for entry in entries:
             record = record_of(entry)
             if record is not None and record != self._written.get(
                 (entry.source, entry.key)
             ):  # None: the record on disk is still the last one
-                self._keep(self._kept, record)
+                errors += self._keep(self._kept, record)
+        self.is_behind = bool(errors)
+        return errors
 
-    def _keep(self, kept: LastKnownGood, record: Record) -> None:
+    def _keep(self, kept: LastKnownGood, record: Record) -> list[RecordNotWritten]:
         try:
             kept.keep(record)
-            self._written[record.source, record.key] = record
         except OSError as error:
-            self._add_error(f"{record.source}: {record.key} cannot be kept for a restart: {error}")
+            return [RecordNotWritten(f"{record.source}: {record.key} cannot be kept for a restart: {error}")]
+        self._written[record.source, record.key] = record
+        return []
 
-    def _drop(self, kept: LastKnownGood, entry: Entry) -> None:
-        self._written.pop((entry.source, entry.key), None)
+    def _drop(self, kept: LastKnownGood, place: tuple[str, str]) -> list[RecordNotWritten]:
+        source, key = place
+        self._written.pop(place, None)  # so that the record of an entry that has come back is written again
         try:
-            kept.drop(entry.source, entry.key)
+            kept.drop(source, key)
         except OSError as error:
-            self._add_error(f"{entry.source}: {entry.key} cannot be forgotten: {error}")
-
-    def _add_error(self, sentence: str) -> None:
-        self.errors = [*self.errors, sentence][-MAX_ERRORS:]
+            return [RecordNotWritten(f"{source}: {key} cannot be forgotten: {error}")]
+        del self._to_drop[place]
+        return []
 
 
 def record_of(entry: Entry) -> Record | None:

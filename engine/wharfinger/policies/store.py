@@ -264,8 +264,8 @@ class PolicyStore:
 
     @property
     def record_errors(self) -> Sequence[str]:
-        """The errors with files of last known good versions, the latest last."""
-        return self._records.errors
+        """A sentence for each file of a last known good version that could not be read at the start."""
+        return self._records.unreadable
 
     # ── building and adopting ──
 
@@ -288,11 +288,17 @@ class PolicyStore:
                     self._statuses_before = None
 
     async def keep_reviewing(self) -> None:
-        """Try the policies that hold on the present cluster: all now, then some every `REVIEW_SECONDS`, until cancelled."""
+        """Try the policies that hold on the present cluster: all now, then some every `REVIEW_SECONDS`, until cancelled.
+
+        Last known good versions that could not be written to disk are written again.
+        """
         most = None
         while True:
             try:
                 await self.review(most)
+                if self._records.is_behind:
+                    async with self._building:
+                        await self._write_records()
             except Exception as error:  # noqa: BLE001 — warnings about policies must not end the process
                 self._emit(Failed("policies", error))
             most = MAX_REVIEWED
@@ -366,8 +372,12 @@ class PolicyStore:
             self.active = active
         self._adopt_choices(entries, choices)
         self._emit_changes(removed)
-        await self.build_thread.run_without_rest(self._records.write, list(self._ledger), removed)
+        await self._write_records(removed)
         await self.build_thread.run_without_rest(free_one_by_one, former)
+
+    async def _write_records(self, removed: Sequence[Entry] = ()) -> None:
+        for error in await self.build_thread.run_without_rest(self._records.write, list(self._ledger), removed):
+            self._emit(Failed("policies", error))
 
     def _claim(self, entry: Entry) -> Claim:
         assert entry.candidate is not None  # noqa: S101 — asked by the caller

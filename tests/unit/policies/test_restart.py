@@ -108,7 +108,34 @@ async def test_a_disk_that_is_full_is_reported_and_stops_nothing(tmp_path):
     world = World(state=tmp_path)
     await world.offer({"a.policy": policy("a")})
     assert world.deciding() == {"a": "a"}
-    assert "cannot be kept" in world.store.record_errors[-1]
+    [(where, error)] = world.seen.failures
+    assert where == "policies"
+    assert error.startswith("folder: a.policy cannot be kept for a restart: ")
+
+
+@story
+async def test_what_a_full_disk_refused_is_written_and_removed_later(tmp_path):
+    (tmp_path / "policies").write_text("this is no folder")
+    world = World(state=tmp_path)
+    await world.offer({"a.policy": policy("a"), "b.policy": policy("b")})
+    assert len(world.seen.failures) == 2
+    (tmp_path / "policies").unlink()
+    reviewing = asyncio.create_task(world.store.keep_reviewing())
+    async with asyncio.timeout(30):
+        while len(files(tmp_path)) < 2:  # noqa: ASYNC110 — they are written in a thread
+            await asyncio.sleep(0.001)
+    reviewing.cancel()
+    assert len(world.seen.failures) == 2
+
+    world.seen.failures.clear()
+    (tmp_path / "policies").rename(tmp_path / "elsewhere")
+    (tmp_path / "policies").write_text("this is no folder")
+    await world.offer({"b.policy": policy("b")})
+    assert "a.policy cannot be forgotten" in world.seen.failures[0][1]
+    (tmp_path / "policies").unlink()
+    (tmp_path / "elsewhere").rename(tmp_path / "policies")
+    await world.offer({"b.policy": policy("b", "other")})
+    assert ['"b.policy"' in path.read_text() for path in files(tmp_path)] == [True]
 
 
 @story
