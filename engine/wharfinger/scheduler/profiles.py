@@ -61,10 +61,21 @@ class Profile:
         self.name = name
         self._stopwatch = stopwatch
         self._emit = emit
-        self.adopt(chain)
+        self._former: list[Decider] = []  # with templates that are to be released
+        self._use(chain)
+
+    def release_former(self) -> bool:
+        """Release some of what former chains have cached; True if there is more."""
+        if self._former and not self._former[-1].release():
+            self._former.pop()
+        return bool(self._former)
 
     def adopt(self, chain: Chain) -> None:
         """Let this chain decide from now on. It has the plugins of the former one, and other policies."""
+        self._former.append(self.decider)
+        self._use(chain)
+
+    def _use(self, chain: Chain) -> None:
         self.chain = chain
         self.decider = Decider(chain, stopwatch=self._stopwatch)
         self.reserves = tuple(plugin for plugin in chain.at("Reserve") if isinstance(plugin, ReservePlugin))

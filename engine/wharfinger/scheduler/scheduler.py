@@ -249,18 +249,27 @@ class Scheduler:
         if not deciding:
             await until(self._wake, self._ports.clock, MAX_IDLE_SECONDS)
             return
+        self._review()
+        if not self._binding.room.is_set():
+            await until(self._binding.room, self._ports.clock, MAX_IDLE_SECONDS)
+        elif self._schedule_slice():
+            await self._ports.clock.sleep(self._rest())
+        elif self._wake.is_set():  # a part of some work is left; `until` would return without a turn for others
+            await self._ports.clock.sleep(0)
+        else:
+            await until(self._wake, self._ports.clock, self._seconds_to_wait())
+
+    def _review(self) -> None:
+        """Do what is due between decisions, some of it in parts."""
         self._record_missing_events()
+        for profile in self.profiles:
+            if profile.release_former():
+                self._wake.set()  # for what is left
         self.queue.flush()
         self._group_cycle.reservations.review()
         self._incomplete_groups.review()
         if self.budget.review():
             self.queue.resumed()
-        if not self._binding.room.is_set():
-            await until(self._binding.room, self._ports.clock, MAX_IDLE_SECONDS)
-        elif self._schedule_slice():
-            await self._ports.clock.sleep(self._rest())
-        else:
-            await until(self._wake, self._ports.clock, self._seconds_to_wait())
 
     def _record_missing_events(self) -> None:
         """Record the events of pods that were bound recently again: a leader that was killed may not have written them."""

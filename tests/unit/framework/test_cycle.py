@@ -255,6 +255,17 @@ def test_no_more_templates_are_remembered_than_there_is_room_for(monkeypatch):
     assert len(decider._kept) == 5
 
 
+def test_idle_templates_are_dropped_a_few_at_a_time():
+    most, state, decider = cycle.DROPPED_AT_ONCE, fleet.state("a"), cycle.Decider(fleet.chain_of(fleet.stub("Idle")))
+    for number in range(2 * most):
+        decider.decide(state.snapshot(1_000.0), alone(number))
+    kept = []
+    for number in range(3):
+        decider.decide(state.snapshot(1_001.0 + cycle.IDLE_SECONDS), alone(f"later-{number}"))
+        kept.append(len(decider._kept))
+    assert kept == [most + 1, 2, 3]
+
+
 def test_templates_with_many_rules_leave_others_their_room():
     many = "".join(f'filter f{number} {{ require node.pod_count < {9 + number} else "full" }}\n' for number in range(50))
     chained = chain.assemble([fleet.policy(f'policy "many" for pods where pod.labels["many"] == "yes"\n{many}')])

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.chain import Chain, assemble, with_policies
+from wharfinger.framework.evaluation.cycle import DROPPED_AT_ONCE
 from wharfinger.framework.rules.policy_rules import PolicyPermit
 from wharfinger.scheduler.binding import permits
 from wharfinger.scheduler.events import Decided
@@ -253,3 +254,18 @@ def test_a_pod_about_which_the_new_policies_fail_keeps_no_other_from_being_asked
             assert set(world.cluster.nodes_of_pods()) == {"default/bad", "default/good"}
 
     asyncio.run(scenario())
+
+
+@story
+async def test_what_the_former_policies_have_cached_is_released_in_steps():
+    templates = 5 * DROPPED_AT_ONCE + 3
+    async with started([only("where", "a")], *(pod(f"p{number}", labels={"n": str(number)}) for number in range(templates))) as world:
+        former = world.scheduler.profiles["wharfinger"].decider
+        assert len(former._kept) == templates
+        world.scheduler.adopt({"wharfinger": chain(only("where", "b"))})
+        kept = [templates]
+        while kept[-1]:
+            await asyncio.sleep(0)
+            kept.append(len(former._kept))
+            assert kept[-2] - kept[-1] <= DROPPED_AT_ONCE
+            assert len(kept) < 100

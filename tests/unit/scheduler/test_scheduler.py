@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from tests.unit.scheduler.running import Running, node, pod, running, scheduling
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.scheduler import scheduler as schedulers
 
 
 def test_places_every_pod_and_reports_it():
@@ -67,3 +68,30 @@ def test_pods_of_other_schedulers_are_left_alone_and_counted():
             assert "default/late" not in world.cluster.nodes_of_pods()
 
     asyncio.run(story())
+
+
+def test_a_new_leader_looks_for_missing_events_of_some_pods_in_each_turn(monkeypatch):
+    monkeypatch.setattr(schedulers, "PODS_PER_STEP", 10)
+    in_turn = [0]
+
+    def counted(_pod, _now):
+        in_turn[-1] += 1
+        return False
+
+    monkeypatch.setattr(schedulers, "bound_recently", counted)
+
+    async def story():
+        placed = [pod(f"p{number}", cpu="1m", nodeName="a") for number in range(45)]
+        world = Running()
+        for each in (node("a"), *placed):
+            world.cluster.put(each)
+        world.cluster.connect(world.scheduler.sink)
+        task = asyncio.create_task(world.scheduler.run())
+        for _ in range(30):
+            await asyncio.sleep(0)
+            in_turn.append(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(story())
+    assert (sum(in_turn), max(in_turn)) == (45, 10)
