@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,7 @@ class ClusterFeed:
         self._pod_unreadable = unreadable
         self._claim_changed = claim_changed
         self._relabelled = relabelled
+        self._listed: deque[objects.Pod] = deque()  # placed pods of a list that is being read, not applied yet
         self._listed_unreadable: dict[str, set[str]] = {}
         self._known: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}  # pods as PodView
         self.synced_kinds: set[str] = set()
@@ -99,17 +101,22 @@ class ClusterFeed:
             pass
 
     def listing(self, kind: str, objs: Sequence[Any]) -> None:
-        """Apply the placed pods of a list that is being read, once all nodes are known. Waiting pods come at the end, by age."""
-        if kind == "Pod" and "Node" in self.synced_kinds:
-            for obj in objs:
-                if obj.spec.node_name:
-                    self.upsert(kind, obj)
+        """Apply placed pods of a list that is being read, once all nodes are known: twice as many as come, so that those before catch up.
+
+        Waiting pods come at the end, by age.
+        """
+        if kind == "Pod":
+            self._listed.extend(obj for obj in objs if obj.spec.node_name)
+            for _ in range(min(len(self._listed), 2 * len(objs)) if "Node" in self.synced_kinds else 0):
+                self.upsert(kind, self._listed.popleft())
 
     def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
         """The steps of `replace`.
 
         Deleted objects go first. Waiting pods come last and by age, so that those of one priority queue in the order of dry runs.
         """
+        if kind == "Pod":
+            self._listed.clear()
         unreadable = self._listed_unreadable.pop(kind, set())
         for portion in portions(objs, KEYS_PER_STEP):
             unreadable.update(map(objects.key_of, portion))

@@ -109,14 +109,28 @@ def applied_in(feed, work):
 def test_placed_pods_of_a_list_are_applied_while_it_is_read_and_not_again_at_its_end():
     world = Running()
     feed = world.scheduler.sink
-    pods = [pod("waits"), *(pod(f"runs-{number}", cpu="1m", nodeName="a") for number in range(3)), pod("gone", nodeName="a")]
-    assert applied_in(feed, lambda: feed.listing("Pod", pods)) == []  # on no known node
+    first, second = [pod("waits"), pod("p0", nodeName="a")], [pod(f"p{number}", nodeName="a") for number in range(1, 5)]
+    third, late = [pod("p5", nodeName="a"), pod("gone", nodeName="a")], pod("late", nodeName="a")
+    for part in (first, second):
+        assert applied_in(feed, lambda part=part: feed.listing("Pod", part)) == []  # on no known node
+    feed.replace("Node", [node("a", cpu="64")])
+    feed.synced("Node")
+    assert applied_in(feed, lambda: feed.listing("Pod", third)) == ["p0", "p1", "p2", "p3"]
+    assert applied_in(feed, lambda: feed.listing("Pod", [late, late])) == ["p4", "p5", "gone", "late"]
+    assert applied_in(feed, lambda: feed.replace("Pod", [*first, *second, third[0], late, pod("last", nodeName="a")])) == ["last", "waits"]
+    assert {each.name for each in world.scheduler.known_pods} == {"waits", *(f"p{number}" for number in range(6)), "late", "last"}
+    assert int(world.scheduler.state.snapshot().pod_count.sum()) == 8
+
+
+def test_what_was_not_applied_of_a_list_that_broke_off_is_forgotten():
+    world = Running()
+    feed = world.scheduler.sink
+    feed.listing("Pod", [pod("deleted", nodeName="a")])
     feed.replace("Node", [node("a")])
     feed.synced("Node")
-    assert applied_in(feed, lambda: feed.listing("Pod", pods)) == ["runs-0", "runs-1", "runs-2", "gone"]
-    assert applied_in(feed, lambda: feed.replace("Pod", [*pods[:-1], pod("late", nodeName="a")])) == ["late", "waits"]
-    assert {each.name for each in world.scheduler.known_pods} == {"waits", "runs-0", "runs-1", "runs-2", "late"}
-    assert int(world.scheduler.state.snapshot().pod_count.sum()) == 4
+    feed.replace("Pod", [])
+    feed.listing("Pod", [pod("other", nodeName="a")])
+    assert [each.name for each in world.scheduler.known_pods] == ["other"]
 
 
 def test_a_later_version_of_an_applied_pod_is_applied():
