@@ -203,7 +203,10 @@ class Scheduler:
         if grouping:
             self._regroup()
         self._permits.cluster_changed()
-        return self.queue.policies_changed(AffectedByPolicies(changed, self._evaluation_context())) if changed else 0
+        if not changed:
+            return 0
+        affected = AffectedByPolicies(changed, self._evaluation_context())
+        return self.queue.policies_changed(affected, lambda: affected.n_evaluated)
 
     async def run(self) -> None:
         """Schedule until `stop` is called and work under way has ended, or `stop_seconds` have passed.
@@ -401,7 +404,7 @@ def policies_between(old: Chain, new: Chain) -> tuple[CompiledPolicy, ...]:
 
 
 MAX_MEMBERS_ASKED = 200
-"""Members of a waiting group that are checked in one step; a larger group is tried again without a check."""
+"""Members of a waiting group, times changed policies, that are checked in one step; a larger group is tried again without a check."""
 
 
 class AffectedByPolicies:
@@ -414,6 +417,8 @@ class AffectedByPolicies:
         self._changed = changed
         self._at = at
         self._answers: dict[tuple[bytes, Profile], bool] = {}
+        self.n_evaluated = 0
+        """The scopes that were evaluated so far."""
 
     def __call__(self, queued: QueuedPod) -> bool:
         """True if another policy decides about the pod now, or about a member of a group.
@@ -423,7 +428,7 @@ class AffectedByPolicies:
         policies = [policy for policy in self._changed.get(queued.profile, ()) if policy.authority.covers(queued.pod.namespace)]
         if isinstance(queued, QueuedGroup):
             members = queued.members.values()
-            return bool(policies) and (len(members) > MAX_MEMBERS_ASKED or any(self(member) for member in members))
+            return bool(policies) and (len(members) * len(policies) > MAX_MEMBERS_ASKED or any(self(member) for member in members))
         if any(policy.scope_varies for policy in policies):
             return self._governed(queued, policies)
         key = (queued.pod.template, queued.profile)
@@ -432,6 +437,7 @@ class AffectedByPolicies:
         return self._answers[key]
 
     def _governed(self, queued: QueuedPod, policies: Sequence[CompiledPolicy]) -> bool:
+        self.n_evaluated += len(policies)
         try:
             return any(policy.governs(queued.pod, self._at) for policy in policies)
         except Exception:  # noqa: BLE001 — a policy that fails on this pod is reported when the pod is tried

@@ -63,3 +63,19 @@ def test_members_of_a_large_group_are_not_asked_one_by_one():
     changed.governs = lambda view, at: asked.append(view) or usual(view, at)
     assert AffectedByPolicies(Changed([changed]), TimeAndObjects(0.0, ObjectStore()))(group(10 * MAX_MEMBERS_ASKED))
     assert asked == []
+
+
+def test_members_are_not_asked_one_by_one_about_many_policies():
+    asked = []
+    changed = [policy(TEXT, Authority("default")) for _ in range(MAX_MEMBERS_ASKED)]
+    for each in changed:
+        each.governs = lambda view, _at: asked.append(view)
+    test = AffectedByPolicies(Changed(changed), TimeAndObjects(0.0, ObjectStore()))
+    assert test(group(2))
+    assert (asked, test.n_evaluated) == ([], 0)
+
+
+def test_the_evaluated_scopes_are_counted():
+    test = AffectedByPolicies(Changed([policy(TEXT), policy(TEXT, Authority("shop"))]), TimeAndObjects(0.0, ObjectStore()))
+    assert not test(queued("a"))
+    assert test.n_evaluated == 1

@@ -14,6 +14,7 @@ from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile, Profiles
 from wharfinger.scheduler.queue import places
+from wharfinger.scheduler.queue.places import SCOPES_PER_STEP
 from wharfinger.scheduler.queue.scheduling_queue import PODS_PER_STEP, SchedulingQueue
 from wharfinger.scheduler.queued_pods import MAX_CHANGES, Place
 
@@ -286,6 +287,28 @@ def test_an_unrelated_placement_is_no_work_for_each_of_very_many_pods(bench, plu
     assert calls(lambda: woken.append(bench.queue.notify(placed))) <= 200
     assert woken == [0]
     assert {queued.place for queued in bench.queue} == {Place.UNSCHEDULABLE}
+
+
+@pytest.mark.parametrize("n", [100, 2 * PODS_PER_STEP])
+def test_a_step_evaluates_few_scopes_however_many_policies_have_changed(bench, n):
+    """A user changes forty policies, whose scopes are as dear as may be, while hundreds of pods of his wait."""
+    for number in range(n):
+        bench.rejected(f"p{number}", FIT)
+    evaluated = [0]
+
+    def concerned(queued):
+        evaluated[0] += 40
+        return queued.pod.name.endswith("7")
+
+    before = 0
+    bench.queue.policies_changed(concerned, lambda: evaluated[0])
+    for _ in range(n):
+        assert evaluated[0] - before < SCOPES_PER_STEP + 40
+        before = evaluated[0]
+        bench.queue.flush()
+    assert evaluated == [40 * n]
+    waiting = [bench.place_of(f"p{number}") == "unschedulable" for number in range(n)]
+    assert waiting == [number % 10 != 7 for number in range(n)]
 
 
 MANY = 3 * PODS_PER_STEP + 7

@@ -20,7 +20,17 @@ from wharfinger.model.state.object_store import ObjectStore
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler.events import PodsFlushed
 from wharfinger.scheduler.queue import hints
-from wharfinger.scheduler.queue.places import PODS_PER_STEP, REJECTED, GateFailed, QueuePlaces, QueueSettings, WokenPods
+from wharfinger.scheduler.queue.places import (
+    PODS_PER_STEP,
+    REJECTED,
+    SCOPES_PER_STEP,
+    Condition,
+    GateFailed,
+    QueuePlaces,
+    QueueSettings,
+    WokenPods,
+    asked,
+)
 from wharfinger.scheduler.queue.queued_groups import QueuedGroups
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod, differ
 
@@ -176,32 +186,39 @@ class SchedulingQueue:
         helped = self._unschedulable.helped_by(change, self._snapshot, self._emit)
         return self._wake(helped, change.label) if helped else 0
 
-    def policies_changed(self, concerned: Callable[[QueuedPod], bool]) -> int:
+    def policies_changed(self, concerned: Callable[[QueuedPod], bool], evaluated: Callable[[], int] = lambda: 0) -> int:
         """The number of unschedulable pods that are tried again because other policies decide about them; pods in flight are if they fail.
 
-        Of very many pods some are checked later, and counted now.
+        `evaluated` returns how many scopes `concerned` has evaluated so far. Of very many pods or scopes some are checked later, and
+        counted now.
         """
         self._in_flight.happened(Change(events=ClusterEvent.POLICY, label=POLICY))
-        return self._wake(list(self._unschedulable), POLICY, concerned)
+        return self._wake(list(self._unschedulable), POLICY, Condition(concerned, evaluated))
 
     def resumed(self) -> int:
         """The number of pods that waited for suspended policies and are tried again."""
         return self._wake([queued for queued in self._unschedulable if SUSPENDED in queued.rejectors], POLICY)
 
-    def _wake(self, waiting: list[QueuedPod], label: str, concerned: Callable[[QueuedPod], bool] | None = None) -> int:
-        """The number of pods that are tried again, if they are `concerned`.
+    def _wake(self, waiting: list[QueuedPod], label: str, condition: Condition | None = None) -> int:
+        """The number of pods that are tried again, if the condition holds.
 
-        More than `PODS_PER_STEP` are let in by portions, now and with the next flushes, in queue order; all are counted now.
+        More than `PODS_PER_STEP`, or for which more than `SCOPES_PER_STEP` are to be evaluated, are let in by portions, now and with the
+        next flushes, in queue order; all are counted now.
         """
-        if len(waiting) <= PODS_PER_STEP:
-            found = [queued for queued in waiting if concerned is None or concerned(queued)]
-            for queued in found:
-                self._let_in(queued, label)
-            return len(found)
-        self._woken.add(waiting, label, concerned)
-        self._wake_more()
-        self._wake_scheduler()
-        return len(waiting)
+        found, n_asked, scopes = [], 0, 0
+        while len(waiting) <= PODS_PER_STEP and n_asked < len(waiting) and scopes < SCOPES_PER_STEP:
+            holds, n_evaluated = asked(() if condition is None else (condition,), waiting[n_asked])
+            found += [waiting[n_asked]] if holds else []
+            n_asked, scopes = n_asked + 1, scopes + n_evaluated
+        for queued in found:
+            self._let_in(queued, label)
+        later = waiting[n_asked:]
+        if later:
+            self._woken.add(later, label, condition)
+            if not n_asked:  # else this step is long enough
+                self._wake_more()
+            self._wake_scheduler()
+        return len(found) + len(later)
 
     def _let_in(self, queued: QueuedPod, label: str) -> None:
         self._places.take_out(queued)
