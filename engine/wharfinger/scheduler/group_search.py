@@ -159,10 +159,8 @@ class GroupSearch:
         decider = self._deciders.get(profile.name)
         if decider is None or decider.chain is not profile.chain:
             decider = self._deciders[profile.name] = Decider(profile.chain, stopwatch=self._stopwatch)
-        for pod in group.kinds:
-            for _ in decider.precompute(copy.snapshot, pod):
-                self.work.steps += 1
-                yield
+        ahead = (None for pod in group.kinds for _ in decider.precompute(copy.snapshot, pod))
+        yield from self._counted(ahead, PAUSES_PER_STEP)
         return decider
 
     def drop(self) -> None:

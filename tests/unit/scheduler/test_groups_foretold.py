@@ -10,11 +10,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.scheduler.running import Running, node, pod, scheduling
+from tests.unit.scheduler.running import Running, node, pod, scheduling, ticking
 from tests.unit.scheduler.test_groups_live import RACK, gang, member
 from wharfinger.framework.chain import assemble
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.policies.budget import BudgetSettings
+from wharfinger.scheduler.scheduler import SchedulerSettings
 from wharfinger.simulate.dry_run import dry_run
 
 PRIORITIES = (0, 2, 4, 9)
@@ -61,8 +63,12 @@ def foretold(nodes, there, groups, new):
     return {key: end.names[found[0]] for key, found in placed.items() if found is not None}, run.evicted
 
 
-async def done(nodes, there, groups, new):
-    world = Running()
+QUICK = SchedulerSettings()
+SLOW = SchedulerSettings(slice_seconds=0.0, budget=BudgetSettings(seconds=0, timer=ticking(1.0)))
+
+
+async def done(nodes, there, groups, new, settings):
+    world = Running(settings=settings)
     for each in (*nodes, *there, *groups):
         world.cluster.put(each)
     async with scheduling(world):
@@ -75,12 +81,13 @@ async def done(nodes, there, groups, new):
         return world.cluster.nodes_of_pods()
 
 
+@pytest.mark.parametrize("settings", [QUICK, SLOW], ids=["quick machine", "slow machine"])
 @pytest.mark.parametrize("may_evict", [True, False])
-def test_groups_of_several_priorities_are_placed_and_evict_as_foretold(may_evict):
+def test_groups_of_several_priorities_are_placed_and_evict_as_foretold(may_evict, settings):
     evictions = 0
     for seed in range(40):
         drawn = scene(random.Random(seed), may_evict=may_evict)
         expected, evicted = foretold(*drawn)
-        assert asyncio.run(done(*drawn)) == expected, seed
+        assert asyncio.run(done(*drawn, settings)) == expected, seed
         evictions += evicted
     assert (evictions > 0) == may_evict

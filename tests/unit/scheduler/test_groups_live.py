@@ -733,21 +733,35 @@ def test_a_pod_that_gets_another_label_leaves_its_group():
 APART = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}]}
 
 
-def test_pods_wait_in_the_order_of_the_queue_while_a_search_looks_at_many_nodes():
-    """The search for the first group pauses at each node, after little work; that there is no place is found by its model."""
+@pytest.mark.parametrize("n_placed", [0, 3 * STEPS_IN_ORDER], ids=["many nodes", "many templates"])
+def test_pods_wait_in_the_order_of_the_queue_while_a_search_pauses_after_little_work(n_placed):
+    """The search for the first group pauses at each node, and at each few templates of placed pods that it counts.
+
+    That there is no place is found by its model.
+    """
 
     async def story():
-        never = {"priority": 10, "preemptionPolicy": "Never"}
+        keys = [f"zone-{number}" for number in range(20)]
+        labels = [(key, "z") for key in keys]
+        spread = [
+            {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": key}}}
+            for key in keys
+        ]
+        never = {"priority": 10, "preemptionPolicy": "Never", "topologySpreadConstraints": spread}
         first = members("first", 2, "1", affinity={"podAntiAffinity": APART}, **never)
         second = members("second", 2, "1", priority=5)
-        full = [node(f"full-{number}", "0") for number in range(STEPS_IN_ORDER)]
-        things = [node("a", "2"), *full, gang("first", 2), gang("second", 2), *first, *second, pod("last", "1", priority=1)]
+        full = [node(f"full-{number}", "0", labels=labels) for number in range(STEPS_IN_ORDER)]
+        there = [
+            pod(f"there-{number}", "0", nodeName=f"full-{number % STEPS_IN_ORDER}", priority=20 + number) for number in range(n_placed)
+        ]
+        things = [node("a", "2", labels=labels), *full, *there, gang("first", 2), gang("second", 2)]
+        things += [*first, *second, pod("last", "1", priority=1)]
         settings = SchedulerSettings(slice_seconds=0.0, budget=BudgetSettings(seconds=0, timer=ticking(1.0)))
         async with running(*things, settings=settings) as world:
-            for _ in range(20):
+            for _ in range(100):
                 await world.calm()
             assert [group.result for group in world.seen.groups] == ["unschedulable", "scheduled"]
-            assert world.cluster.nodes_of_pods().keys() == {"default/second-0", "default/second-1"}
+            assert {key for key in world.cluster.nodes_of_pods() if "there" not in key} == {"default/second-0", "default/second-1"}
 
     asyncio.run(story())
 
