@@ -3,6 +3,7 @@ import pytest
 from tests.unit.simulate import clusters
 from tests.work import calls
 from wharfinger.explain import policy_warnings
+from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,20 @@ def test_keys_that_are_made_for_apps_come_with_their_pods(key):
 )
 def test_keys_that_nothing_has_are_named(condition, warning):
     assert found(f'policy "p"\nfilter f {{ reject {condition} else "no" }}\n') == [warning]
+
+
+@pytest.mark.parametrize(
+    ("authority", "warnings"),
+    [
+        (CLUSTER, ["p: label `appp` is on 0 of 2 pods; did you mean `app` (2)?"]),
+        (Authority("elsewhere"), []),
+        (Authority("default", TenantPolicies.TRUSTED), ["p: label `appp` is on 0 of 2 pods; did you mean `app` (2)?"]),
+    ],
+    ids=str,
+)
+def test_keys_of_pods_of_other_namespaces_are_not_named(authority, warnings):
+    policy = clusters.policy('policy "p"\nfilter f { reject (pod.labels["appp"] ?? "") == "x" else "no" }\n', authority)
+    assert policy_warnings.warnings([policy], clusters.state_of(4).snapshot(), clusters.pods_of(2)) == warnings
 
 
 def test_without_nodes_or_pods_there_is_nothing_to_say():

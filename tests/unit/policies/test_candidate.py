@@ -6,10 +6,10 @@ from msgspec import structs
 from tests.unit.scheduler.running import node, pod
 from wharfinger.framework.policy_status import PolicyText
 from wharfinger.language.load import TextSet
-from wharfinger.language.semantics.authority import Authority
+from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.policies import policy_tests
+from wharfinger.policies import candidate, policy_tests
 from wharfinger.policies.candidate import MAX_PROBES, build, sample_of
 
 TESTED = """policy "tested"
@@ -70,3 +70,17 @@ def test_a_policy_of_a_namespace_is_tried_with_its_pods_however_many_templates_o
         "fussy rejects the only node for every pod it was tried with, such as shop/mine",
         "fussy: label `tir` is on 0 of 2 pods; did you mean `tier` (2)?",
     ]
+
+
+@pytest.mark.parametrize(("authority", "details"), [(CLUSTER, ": pod bank/vault has no such key"), (Authority("shop"), "")])
+def test_what_a_trial_raises_is_quoted_to_those_who_may_see_all_objects(monkeypatch, authority, details):
+    def failing(*_):
+        raise KeyError("pod bank/vault has no such key")
+
+    state = ClusterState()
+    state.add_node(node("n"))
+    text = PolicyText(name="f.policy", content=FUSSY.encode(), authority=authority)
+    monkeypatch.setattr(candidate, "BoundPolicy", failing)
+    outcome = build(text, TextSet(texts={text.name: text.content}), {}, sample_of(state.snapshot(), [shop_pod("mine", "shop")]))
+    [finding] = [*outcome.findings, *outcome.now]
+    assert finding.message.replace("'", "") == f"it cannot be evaluated on this cluster: KeyError{details}"
