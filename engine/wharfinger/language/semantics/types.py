@@ -168,8 +168,7 @@ def base_value(digits: str, unit: str) -> float | None:
     nearest = float(digits)
     if len(digits) > MAX_DIGITS or not MIN_NUMBER < abs(nearest) < MAX_NUMBER:
         return 0.0 if nearest == 0 else None
-    exact = Fraction(digits) * (UNITS[unit].factor if unit else 1)
-    return float(exact)
+    return float(Fraction(digits) * UNITS[unit].factor) if unit else nearest
 
 
 def literal_kind(digits: str, unit: str) -> Kind:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.work import calls
 from wharfinger.language.semantics import types
 from wharfinger.language.semantics.types import Kind
 
@@ -102,3 +105,10 @@ def test_literal(value, kind, text):
 )
 def test_readable(value, kind, text):
     assert types.readable(value, kind) == text
+
+
+@pytest.mark.parametrize("digits", ["0.1", "9007199254740993", "123456789.123456789", "2.5e-7", "3"])
+def test_a_number_without_a_unit_is_the_nearest_float_at_little_work(digits: str) -> None:
+    """A text may hold ten thousand of them."""
+    assert types.base_value(digits, "") == float(Fraction(digits))
+    assert calls(lambda: types.base_value(digits, "")) < 10
