@@ -508,21 +508,24 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     allowed: tuple[tuple[Span | None, frozenset[str]], ...] = ()  # codes that `@allow` keeps away, by the text it is about; None: all
 
 
+_PARTS: Mapping[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
+    Operation: lambda expr: expr.operands,
+    If: lambda expr: (expr.condition, expr.then, expr.otherwise),
+    Curve: lambda expr: (expr.x, *(e for point in expr.points for e in point)),
+    Call: lambda expr: (*expr.arguments, *expr.named.values()),
+    Aggregate: lambda expr: (expr.selection,) if expr.value is None else (expr.selection, expr.value),
+    Has: lambda expr: (expr.operand,),
+    Lookup: lambda expr: (expr.key,),
+    Matches: lambda expr: (expr.labels,),
+    Select: lambda expr: () if expr.where is None else (expr.where,),
+    AttributeRef: lambda expr: () if expr.key is None else (expr.key,),
+}
+
+
 def parts(expr: Expr) -> tuple[Expr, ...]:
     """The operands of an expression, in order."""
-    if isinstance(expr, Operation):
-        return expr.operands
-    if isinstance(expr, If):
-        return (expr.condition, expr.then, expr.otherwise)
-    if isinstance(expr, Curve):
-        return (expr.x, *(e for point in expr.points for e in point))
-    if isinstance(expr, Call):
-        return (*expr.arguments, *expr.named.values())
-    if isinstance(expr, Aggregate):
-        return (expr.selection, expr.value) if expr.value is not None else (expr.selection,)
-    found = {Has: "operand", Lookup: "key", Matches: "labels", Select: "where", AttributeRef: "key"}.get(type(expr))
-    part = getattr(expr, found) if found else None
-    return (part,) if part is not None else ()
+    found = _PARTS.get(expr.__class__)
+    return () if found is None else found(expr)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
