@@ -145,6 +145,14 @@ def test_a_drain_answers_as_the_verb_does(allowed):
     assert status["placed"] == 5
 
 
+@pytest.mark.parametrize(("namespace", "forbidden"), [(None, 4), ("default", 4), ("shop", 0)])
+def test_budgets_of_other_namespaces_do_not_count(namespace, forbidden):
+    """Which pods a budget covers depends on their labels, which users of another namespace may not see."""
+    state = guarded(state_of(3), 4, 0)
+    assert answer_of(1, state, namespace=namespace, drain=("node-00000",))["drainedForbidden"] == forbidden
+    assert len(state.objects.all(objects.PodDisruptionBudget)) == 1
+
+
 def test_a_drain_that_takes_too_many_steps_is_not_previewed(monkeypatch):
     monkeypatch.setattr(preview_answer, "MAX_DRAIN_STEPS", 3)
     with pytest.raises(UsageError, match="takes more than 3 steps; drain fewer nodes"):
