@@ -9,7 +9,7 @@ import pytest
 from tests.in_memory import ManualClock
 from tests.unit.simulate.clusters import chain_of, policy, state_of
 from wharfinger.crd.models import MAX_PODS, PlacementPreviewSpec
-from wharfinger.errors import UsageError
+from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.language.semantics.authority import Authority, TenantPolicies, TenantRights
 from wharfinger.model import objects
@@ -185,6 +185,15 @@ def test_two_policies_of_one_name_tell_nothing_of_where_the_scheduler_has_its_ow
     with pytest.raises(UsageError) as caught:
         question(Checks(assemble([named("cluster")])), policies=both)
     assert str(caught.value) == 'two of the policies to try are called "cluster"; rename one of them'
+
+
+def test_a_policy_of_another_namespace_is_answered_like_one_that_does_not_exist():
+    checks = Checks(assemble([named("cluster"), named("shop.web", "shop"), named("bank.vault", "bank")]))
+    assert [policy.name for policy in question(checks, policies=[{"name": "shop.web"}]).chain.policies] == ["shop.web"]
+    for name in ("bank.vault", "bank.none"):
+        with pytest.raises(UnknownObject) as caught:
+            question(checks, policies=[{"name": name}])
+        assert str(caught.value) == f'there is no active policy "{name}"'
 
 
 def test_supposed_changes_are_part_of_the_question():
