@@ -5,7 +5,10 @@ import pytest
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.policy_status import Mode
 from wharfinger.framework.rules import pod_rules
-from wharfinger.language.semantics.authority import CLUSTER, Authority
+from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.object_store import ObjectStore, TimeAndObjects
 from wharfinger.policies.active import Claim, choose
 
 A, B = Authority("team-a"), Authority("team-b")
@@ -53,3 +56,21 @@ def test_the_cluster_s_weights_win_over_those_of_a_namespace():
     settled = pod_rules.base_overrides([made("a", 1, A), made("z", 7, CLUSTER, SCOPE)])
 
     assert settled.weights == {"NodeResourcesFit": 7.0}
+
+
+GROUPING = 'policy "p"\ngroup by pod.labels["app"] ?? "all" { min_count 2 }\nscore s = 1\n'
+
+
+@pytest.mark.parametrize(
+    ("authority", "theirs"),
+    [(CLUSTER, True), (Authority("default"), False), (Authority("default", TenantPolicies.TRUSTED), False)],
+    ids=str,
+)
+def test_a_policy_of_a_namespace_governs_and_groups_its_pods_only(authority, theirs):
+    found, at = policy(GROUPING, authority), TimeAndObjects(0.0, ObjectStore())
+    pods = [
+        PodView(objects.Pod(metadata=objects.ObjectMeta(name="web", namespace=namespace), spec=objects.PodSpec()))
+        for namespace in ("default", "defaults")
+    ]
+    assert [found.governs(each, at) for each in pods] == [True, theirs]
+    assert [found.group.of(each, at) is not None for each in pods] == [True, theirs]
