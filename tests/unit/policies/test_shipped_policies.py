@@ -52,3 +52,20 @@ def test_the_readme_says_when_to_use_each():
     rows = dict(re.findall(r"^\| \[([\w-]+)\]\([\w-]+\.policy\) \| (.+) \|$", text, re.MULTILINE))
     assert sorted(rows) == sorted(file.stem for file in FILES)
     assert all(len(sentence) > 40 for sentence in rows.values())
+
+
+SHARE = re.compile(
+    r'1 - sum by \(instance\) \(rate\(node_cpu_seconds_total\{mode="idle"\}\[(\w+)\]\)\)'
+    r" / sum by \(instance\) \(rate\(node_cpu_seconds_total\[(\w+)\]\)\)"
+)
+
+
+@pytest.mark.parametrize(
+    "file", [file for file in FILES if "node_cpu_seconds_total" in file.read_text("utf-8")], ids=lambda file: file.stem
+)
+def test_busy_time_is_a_share_of_the_rates_of_all_modes(file):
+    """A rate divides by its whole window, also over a few seconds of data: a node at 15 % read as almost fully busy."""
+    text = file.read_text("utf-8")
+    shares = SHARE.findall(text)
+    assert len(shares) == text.count('node_cpu_seconds_total{mode="idle"}') > 0
+    assert all(of_idle == of_all for of_idle, of_all in shares)
