@@ -227,7 +227,8 @@ def _read(value: Any, type_: Type) -> Any:
         return value if isinstance(value, str) else None
     if isinstance(value, str):
         return _number(value, type_.kind)
-    return _finite(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    number = _finite(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return None if number is None or (type_.kind is Kind.COUNT and not number.is_integer()) else number
 
 
 def _finite(value: float) -> float | None:

@@ -71,6 +71,7 @@ def test_defaults() -> None:
         ("share", "lots", "is percent; 'lots' is not"),
         ("room", "12", "is memory; '12' is not"),
         ("copies", "2.5", "is count; '2.5' is not"),
+        ("copies", 2.5, "is count; 2.5 is not"),
         ("copies", True, "is count; True is not"),
         ("copies", float("nan"), "is count; nan is not"),
         pytest.param("copies", 10**400, "is count; 1000", id="an integer beyond float64"),
