@@ -121,7 +121,10 @@ class ClusterFeed:
         for portion in portions(objs, KEYS_PER_STEP):
             unreadable.update(map(objects.key_of, portion))
             yield
-        removed = [key for key in self._known.get(kind, {}) if key not in unreadable]
+        removed: list[str] = []
+        for portion in portions(tuple(self._known.get(kind, ())), KEYS_PER_STEP):
+            removed += (key for key in portion if key not in unreadable)
+            yield
         for portion in portions(removed, OBJECTS_PER_STEP):
             for key in portion:
                 self._deleted(kind, key)

@@ -141,3 +141,14 @@ def test_a_later_version_of_an_applied_pod_is_applied():
     feed.listing("Pod", [pod("moved", nodeName="a"), pod("same", nodeName="a")])
     feed.replace("Pod", [pod("moved", uid="another", nodeName="b"), pod("same", nodeName="a")])
     assert world.scheduler.state.snapshot().pod_count.tolist() == [1, 1]
+
+
+def test_no_step_compares_all_known_keys_with_those_of_the_list(monkeypatch):
+    monkeypatch.setattr(feeds, "KEYS_PER_STEP", 7)
+    world = Running()
+    feed = world.scheduler.sink
+    pods = [pod(f"pod-{number}", cpu="1m", nodeName="a") for number in range(70)]
+    feed.replace("Node", [node("a")])
+    feed.replace("Pod", pods)
+    in_portions = {"keys of the list": 10, "known keys": 10, "order": 10, "objects": 1}
+    assert len(list(feed.replacing("Pod", pods))) == sum(in_portions.values())
