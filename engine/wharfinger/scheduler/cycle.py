@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Self
 
+from msgspec import Struct
+
 from wharfinger.errors import CycleAborted
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement
@@ -76,6 +78,14 @@ class StepsAhead:
         self._steps.close()
 
 
+class _Ahead(Struct, frozen=True):
+    """A pod with the steps of work ahead of its decision; `may_postpone`: the decision may find that more work is needed."""
+
+    queued: QueuedPod
+    steps: StepsAhead
+    may_postpone: bool
+
+
 class SchedulingCycle:
     """Decides about pods on the live state and acts on the decisions."""
 
@@ -97,63 +107,64 @@ class SchedulingCycle:
         self._budget = budget
         self._emit = cluster.ports.emit
         self._timer = budget.settings.timer
-        self._precomputed: deque[tuple[QueuedPod, StepsAhead]] = deque()
+        self._ahead: deque[_Ahead] = deque()
 
     @property
     def busy(self) -> bool:
         """True while work is under way ahead of the decision about a pod."""
-        return bool(self._precomputed)
+        return bool(self._ahead)
 
     @property
     def may_be_passed(self) -> bool:
         """True if pods may be placed now that come later in the queue: the work ahead of a decision takes long, or there is none."""
-        return not self._precomputed or self._precomputed[0][-1].may_be_passed
+        return not self._ahead or self._ahead[0].steps.may_be_passed
 
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped. Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it."""
-        if not self._is_ahead(queued, queued.profile.decider.precompute(self._cluster.snapshot, queued.pod, evicting=True)):
-            self._decide(queued, postponing=True)
+        if not self._begin(queued, queued.profile.decider.precompute(self._cluster.snapshot, queued.pod), may_postpone=True):
+            self._decide(queued, may_postpone=True)
 
-    def _is_ahead(self, queued: QueuedPod, work: Generator[bool]) -> bool:
-        """True if this work ahead of a decision takes steps: `advance` takes them, and then decides about the pod."""
+    def _begin(self, queued: QueuedPod, work: Generator[bool], *, may_postpone: bool) -> bool:
+        """Begin with work ahead of a decision; True if it takes steps: `advance` takes them, and then decides about the pod."""
         steps = StepsAhead(work, self._cluster.snapshot, self._timer)
         for _ in steps:
-            self._precomputed.append((queued, steps))
+            self._ahead.append(_Ahead(queued, steps, may_postpone))
             return True
         return False
 
     def advance(self, ends_at: float) -> None:
         """Continue until the monotonic time `ends_at` with the work ahead of decisions, and decide about pods for which it is done."""
-        while self._precomputed:
-            queued, steps = self._precomputed[0]
-            for _ in steps if queued.place is Place.IN_FLIGHT else ():
+        while self._ahead:
+            first = self._ahead[0]
+            queued = first.queued
+            for _ in first.steps if queued.place is Place.IN_FLIGHT else ():
                 if self._clock.monotonic() >= ends_at:
                     return
-            self._precomputed.popleft()
+            self._ahead.popleft()
             if queued.place is Place.IN_FLIGHT:  # else it was deleted meanwhile
-                self._decide(queued)
+                self._decide(queued, may_postpone=first.may_postpone)
             if self._clock.monotonic() >= ends_at or not self._binding.room.is_set():
                 return
 
     def cancel(self) -> None:
         """Give up the work ahead of decisions; the pods wait as if they had not been tried."""
-        while self._precomputed:
-            queued, steps = self._precomputed.popleft()
-            steps.close()
-            self._queue.put_back(queued)
+        while self._ahead:
+            given_up = self._ahead.popleft()
+            given_up.steps.close()
+            self._queue.put_back(given_up.queued)
 
-    def _decide(self, queued: QueuedPod, *, postponing: bool = False) -> None:
-        """Decide about a pod. With `postponing`, if it takes a long search for pods to evict, `advance` does it later."""
+    def _decide(self, queued: QueuedPod, *, may_postpone: bool = False) -> None:
+        """Decide about a pod. With `may_postpone`, a decision that takes a long search for pods to evict is left to `advance`."""
         if self._skipped(queued):
             return
         try:
             if self._held(queued):
                 return
-            decision, suspends = self._decision(queued, postponing=postponing)
+            decision, suspends = self._decision(queued, may_postpone=may_postpone)
             if suspends and self._held(queued):
                 return
             if decision is None:
-                self._postpone(queued)
+                self._search_for_victims(queued)
                 return
             self._emit(Decided(queued.profile.name, decision))
             if decision.aborted:
@@ -165,14 +176,14 @@ class SchedulingCycle:
         except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the other pods continue
             self._failures.error(queued, error)
 
-    def _postpone(self, queued: QueuedPod) -> None:
+    def _search_for_victims(self, queued: QueuedPod) -> None:
         """Search for pods to evict in steps, and decide about the pod after them."""
-        decider = queued.profile.decider
-        if not self._is_ahead(queued, decider.post_filter_in_steps(self._cluster.snapshot, queued.pod)):
+        work = queued.profile.decider.post_filter_in_steps(self._cluster.snapshot, queued.pod)
+        if not self._begin(queued, work, may_postpone=False):
             self._decide(queued)
 
-    def _decision(self, queued: QueuedPod, *, postponing: bool) -> tuple[Decision | None, bool]:
-        """(the decision about a pod, whether it suspends a policy); None with `postponing` if steps are to be taken before.
+    def _decision(self, queued: QueuedPod, *, may_postpone: bool) -> tuple[Decision | None, bool]:
+        """(the decision about a pod, whether it suspends a policy); None with `may_postpone` if steps are to be taken before.
 
         One that raises counts for budgets too: it may have taken long.
         """
@@ -181,7 +192,7 @@ class SchedulingCycle:
         self._budget.deciding()
         try:
             decider = queued.profile.decider
-            decision = (decider.decide_unless_long if postponing else decider.decide)(snapshot, queued.pod)
+            decision = (decider.decide_unless_long if may_postpone else decider.decide)(snapshot, queued.pod)
         finally:
             queued.stages["decide"] = spent = self._clock.monotonic() - started
             pod_rules = chain.pod_rules(queued.pod, snapshot) if decision is None else decision.evaluation.pod_rules

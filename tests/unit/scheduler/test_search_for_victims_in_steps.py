@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from tests.unit.scheduler.running import node, pod, running, ticking
+from wharfinger.errors import InvalidObject
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.framework.plugins.default_preemption import NODES_PER_STEP
 from wharfinger.policies.budget import BudgetSettings
@@ -72,3 +73,24 @@ async def test_a_zone_that_becomes_unavailable_at_once_is_searched_in_steps(look
         assert sum(looked_at) >= NODES
         assert max(looked_at) <= NODES_PER_STEP
         assert world.scheduler.queue.get("uid-second").attempts == 1
+
+
+async def test_a_fault_in_a_later_step_of_the_search_is_an_error_of_its_pod_alone(monkeypatch):
+    select, seen = default_preemption.select_victims, []
+
+    def select_victims(row, *of):
+        seen.append(row)
+        if len(seen) > NODES_PER_STEP:
+            raise InvalidObject("pod default/second: no such thing")
+        return select(row, *of)
+
+    async with running(*cluster(), settings=SLOW) as world:
+        world.cluster.put(alone("first"))
+        await world.pass_time(1)
+        monkeypatch.setattr(default_preemption, "select_victims", select_victims)
+        world.cluster.put(alone("second"))
+        world.cluster.put(pod("third"))
+        await world.pass_time(3)
+        condition = world.cluster.pod("default/second").status.conditions[0]
+        assert (condition.reason, condition.message) == ("SchedulerError", "pod default/second: no such thing")
+        assert "default/third" in world.cluster.nodes_of_pods()

@@ -40,8 +40,6 @@ IDLE_SECONDS = 300.0
 """Seconds after which an unused template is dropped when a new one comes. Every Job has its own template."""
 DROPPED_AT_ONCE = 16
 """Templates that are dropped at a time; a template of 5,000 nodes takes a tenth of a millisecond."""
-FEW_FEASIBLE = 64
-"""Feasible nodes at the last decision about a template from which on the next pod may fit none."""
 STEPS_AT_ONCE = 10
 """Steps of reading placed pods and computing columns that are taken together before a decision."""
 NO_OUTCOME = PostFilterOutcome()
@@ -106,24 +104,28 @@ class Decider:
                 for number, _ in enumerate(_read_in_steps(self.chain, pod, snapshot)):
                     if number >= STEPS_AT_ONCE:
                         yield False
-            if evicting and (kept is None or kept.filtering.count <= FEW_FEASIBLE):
+            if evicting:
                 yield from self.post_filter_in_steps(snapshot, pod)
 
     def post_filter_in_steps(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[bool]:
-        """The steps of PostFilter plugins that look at many nodes, if the pod fits none; yields False after each."""
-        while plugins := self._stepwise(now := snapshot(), pod):
-            evaluation = self._evaluation(now, pod)
-            evaluation.update_filters(pod, now)
-            if evaluation.filtering.count:
-                return
-            attempt = Attempt(pod, now, evaluation.shared)
-            rejection = _rejection(attempt, evaluation)
-            if not any(plugin.post_filter_step(attempt, rejection) for plugin in plugins):
-                return
-            yield False
+        """The steps of PostFilter plugins that look at many nodes, if the pod fits none; yields False after each.
+
+        An exception here is raised again in the decision, which reports it.
+        """
+        with suppress(Exception):
+            while plugins := self._stepwise(now := snapshot(), pod):
+                evaluation = self._evaluation(now, pod)
+                evaluation.update_filters(pod, now)
+                if evaluation.filtering.count:
+                    return
+                attempt = Attempt(pod, now, evaluation.shared)
+                rejection = _rejection(attempt, evaluation)
+                if not any(plugin.post_filter_step(attempt, rejection) for plugin in plugins):
+                    return
+                yield False
 
     def _stepwise(self, snapshot: Snapshot, pod: PodView) -> list[StepwisePostFilter]:
-        """The PostFilter plugins that look at many nodes; none if one of them need not be run in steps."""
+        """The PostFilter plugins that work in steps; none if no one of them looks at many nodes for this pod."""
         plugins = [plugin for plugin in self.chain.post_filters if isinstance(plugin, StepwisePostFilter)]
         return plugins if any(plugin.may_take_steps(pod, snapshot) for plugin in plugins) else []
 
