@@ -229,7 +229,7 @@ class Condition(Struct, frozen=True):
     evaluated: Callable[[], int] = lambda: 0
 
 
-def asked(conditions: Sequence[Condition], woken: QueuedPod) -> tuple[bool, int]:
+def check(conditions: Sequence[Condition], woken: QueuedPod) -> tuple[bool, int]:
     """(True if one of the conditions holds for a pod or there is none, the number of scopes that were evaluated)."""
     before = sum(condition.evaluated() for condition in conditions)
     holds = not conditions or any(condition.concerned(woken) for condition in conditions)
@@ -274,7 +274,7 @@ class WokenPods:
                 return
             _, label, conditions = self._reasons.pop(woken.uid)
             if woken.place is Place.UNSCHEDULABLE:
-                holds, n_evaluated = asked(conditions, woken)
+                holds, n_evaluated = check(conditions, woken)
                 scopes += n_evaluated
                 if holds:
                     yield woken, label

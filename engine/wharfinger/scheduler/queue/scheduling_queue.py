@@ -29,7 +29,7 @@ from wharfinger.scheduler.queue.places import (
     QueuePlaces,
     QueueSettings,
     WokenPods,
-    asked,
+    check,
 )
 from wharfinger.scheduler.queue.queued_groups import QueuedGroups
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod, differ
@@ -205,17 +205,20 @@ class SchedulingQueue:
         More than `PODS_PER_STEP`, or for which more than `SCOPES_PER_STEP` are to be evaluated, are let in by portions, now and with the
         next flushes, in queue order; all are counted now.
         """
-        found, n_asked, scopes = [], 0, 0
-        while len(waiting) <= PODS_PER_STEP and n_asked < len(waiting) and scopes < SCOPES_PER_STEP:
-            holds, n_evaluated = asked(() if condition is None else (condition,), waiting[n_asked])
-            found += [waiting[n_asked]] if holds else []
-            n_asked, scopes = n_asked + 1, scopes + n_evaluated
+        conditions = () if condition is None else (condition,)
+        found, n_checked, scopes = [], 0, 0
+        for queued in waiting if len(waiting) <= PODS_PER_STEP else ():
+            if scopes >= SCOPES_PER_STEP:
+                break
+            holds, n_evaluated = check(conditions, queued)
+            found += [queued] if holds else []
+            n_checked, scopes = n_checked + 1, scopes + n_evaluated
         for queued in found:
             self._let_in(queued, label)
-        later = waiting[n_asked:]
+        later = waiting[n_checked:]
         if later:
             self._woken.add(later, label, condition)
-            if not n_asked:  # else this step is long enough
+            if not n_checked:  # else this step is long enough
                 self._wake_more()
             self._wake_scheduler()
         return len(found) + len(later)
