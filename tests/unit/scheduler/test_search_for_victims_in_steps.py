@@ -75,6 +75,18 @@ async def test_a_zone_that_becomes_unavailable_at_once_is_searched_in_steps(look
         assert world.scheduler.queue.get("uid-second").attempts == 1
 
 
+async def test_the_steps_go_on_in_the_slice_in_which_they_began(looked_at):
+    settings = structs.replace(SLOW, slice_seconds=1.0)  # the clock stands still during a slice
+    async with running(*cluster(), settings=settings) as world:
+        world.cluster.put(alone("first"))
+        await world.pass_time(1)
+        turns = asyncio.ensure_future(each_turn(looked_at))
+        world.cluster.put(alone("second"))
+        await world.pass_time(3)
+        turns.cancel()
+        assert max(looked_at) >= NODES
+
+
 async def test_a_fault_in_a_later_step_of_the_search_is_an_error_of_its_pod_alone(monkeypatch):
     select, seen = default_preemption.select_victims, []
 
