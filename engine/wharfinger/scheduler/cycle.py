@@ -119,10 +119,15 @@ class SchedulingCycle:
         """True if pods may be placed now that come later in the queue: the work ahead of a decision takes long, or there is none."""
         return not self._ahead or self._ahead[0].steps.may_be_passed
 
-    def schedule(self, queued: QueuedPod) -> None:
-        """Try a pod that was just popped. Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it."""
+    def schedule(self, queued: QueuedPod, ends_at: float) -> None:
+        """Try a pod that was just popped, until the monotonic time `ends_at` if it takes steps and later pods wait for it.
+
+        Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it.
+        """
         if not self._begin(queued, queued.profile.decider.precompute(self._cluster.snapshot, queued.pod), may_postpone=True):
             self._decide(queued, may_postpone=True)
+        if not self.may_be_passed and self._clock.monotonic() < ends_at:
+            self.advance(ends_at)
 
     def _begin(self, queued: QueuedPod, work: Generator[bool], *, may_postpone: bool) -> bool:
         """Begin with work ahead of a decision; True if it takes steps: `advance` takes them, and then decides about the pod."""

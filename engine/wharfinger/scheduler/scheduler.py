@@ -304,9 +304,7 @@ class Scheduler:
                 group.start(queued)
                 group.advance(ends_at)
             else:
-                self._cycle.schedule(queued)
-                if not self._cycle.may_be_passed and clock.monotonic() < ends_at:
-                    self._cycle.advance(ends_at)
+                self._cycle.schedule(queued, ends_at)
             if clock.monotonic() >= ends_at:
                 return True
         return True

@@ -1,6 +1,7 @@
 """Groups and permits of policies in a scheduler that runs in memory: members wait for each other, and other policies regroup them."""
 
 import asyncio
+import math
 
 import pytest
 
@@ -178,7 +179,7 @@ def test_pods_approved_by_a_permit_during_a_stop_are_bound():
             world.cluster.put(pod("one"))
             world.cluster.put(pod("two"))
             for _ in range(2):
-                world.scheduler._cycle.schedule(world.scheduler.queue.pop())
+                world.scheduler._cycle.schedule(world.scheduler.queue.pop(), ends_at=math.inf)
             world.scheduler.stop()
             await world.calm()
             assert world.cluster.nodes_of_pods() == {"default/one": "a"}

@@ -1,4 +1,5 @@
 import asyncio
+import math
 
 import pytest
 from msgspec.structs import replace
@@ -221,7 +222,7 @@ def test_a_node_removed_before_the_bind_takes_no_pod():
     async def story():
         async with running(node("a")) as world:
             world.cluster.put(pod("x"))
-            world.scheduler._cycle.schedule(world.scheduler.queue.pop())
+            world.scheduler._cycle.schedule(world.scheduler.queue.pop(), ends_at=math.inf)
             world.cluster.remove("Node", "a")
             await world.calm()
             assert bound(world) == {}
@@ -237,7 +238,7 @@ def test_losing_the_lease_stops_binding_at_once():
     async def story():
         async with running(node("a", cpu="100")) as world:
             world.cluster.put(pod("x"))
-            world.scheduler._cycle.schedule(world.scheduler.queue.pop())
+            world.scheduler._cycle.schedule(world.scheduler.queue.pop(), ends_at=math.inf)
             world.office.is_leader = False
             world.cluster.put(pod("y"))
             await world.pass_time(5)
@@ -275,7 +276,7 @@ def test_a_stop_lets_what_is_under_way_end():
     async def story():
         async with running(node("a", cpu="100")) as world:
             world.cluster.put(pod("x"))
-            world.scheduler._cycle.schedule(world.scheduler.queue.pop())
+            world.scheduler._cycle.schedule(world.scheduler.queue.pop(), ends_at=math.inf)
             world.scheduler.stop()
             world.cluster.put(pod("late"))
             await world.calm()
