@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import Generic, TypeVar
 
@@ -24,6 +24,19 @@ def at_once(steps: Generator[None, None, T]) -> T:
         except StopIteration as finished:
             result: T = finished.value
             return result
+
+
+def followed_by(steps: Generator[None, None, T], after_each: Callable[[], None]) -> Generator[None, None, T]:
+    """The same steps, with the same result; `after_each` is called after each step but the last."""
+    with closing(steps):
+        while True:
+            try:
+                next(steps)
+            except StopIteration as finished:
+                result: T = finished.value
+                return result
+            after_each()
+            yield
 
 
 async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:

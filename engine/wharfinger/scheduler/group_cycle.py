@@ -30,6 +30,7 @@ from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttem
 from wharfinger.scheduler.group_search import MEMBERS_PER_STEP, GroupSearch, Reservations, in_one_step, is_small
 from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import Place
+from wharfinger.steps import followed_by
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
@@ -273,16 +274,11 @@ class GroupCycle:
     def _keeping_order(self, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
         """The same steps; other pods may pass a small group once its search has taken more than `STEPS_IN_ORDER`."""
         self._search.work = Work()
-        try:
-            while True:
-                next(steps)
-                self._takes_long = self._search.work.steps > STEPS_IN_ORDER
-                yield
-        except StopIteration as finished:
-            found: Found = finished.value
-            return found
-        finally:
-            steps.close()
+
+        def note_length() -> None:
+            self._takes_long = self._search.work.steps > STEPS_IN_ORDER
+
+        return followed_by(steps, note_length)
 
     def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int | None]]:
         """The answer of the search, and the revision of the state that it is about; None if its members are assumed already."""

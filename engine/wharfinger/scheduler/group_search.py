@@ -27,6 +27,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.devices.allocated import Allocations
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.state.copies import FollowedCopy
+from wharfinger.steps import followed_by
 
 if TYPE_CHECKING:
     from wharfinger.framework.plugin_calls import Stopwatch
@@ -140,17 +141,13 @@ class GroupSearch:
     def _counted(self, steps: Generator[None, None, Found], pauses_per_step: int = 1) -> Generator[None, None, Found]:
         """The same steps; some pauses between them count as a step."""
         pauses = 0
-        try:
-            while True:
-                next(steps)
-                pauses += 1
-                self.work.steps += pauses % pauses_per_step == 0
-                yield
-        except StopIteration as finished:
-            found: Found = finished.value
-            return found
-        finally:
-            steps.close()
+
+        def count_pause() -> None:
+            nonlocal pauses
+            pauses += 1
+            self.work.steps += pauses % pauses_per_step == 0
+
+        return followed_by(steps, count_pause)
 
     def _decider(self, profile: Profile, copy: ClusterState, group: Group) -> Generator[None, None, Decider]:
         """A generator of steps that returns the decider of a profile for the copy, which has looked for the devices of the group."""

@@ -71,14 +71,11 @@ class Decider:
 
     def decide(self, snapshot: Snapshot, pod: PodView) -> Decision:
         """The decision about one pod; equal to `decide(chain, snapshot, pod)`. Its details are readable until the next decision."""
-        evaluation = self._evaluation(snapshot, pod)
-        evaluation.update(pod, snapshot)
-        return _conclude(self.chain, snapshot, pod, evaluation)
+        return _conclude(self.chain, snapshot, pod, self.evaluation(snapshot, pod))
 
     def decide_unless_long(self, snapshot: Snapshot, pod: PodView) -> Decision | None:
         """The same decision; None if the pod fits no node and PostFilter plugins look at many: take `post_filter_in_steps` first."""
-        evaluation = self._evaluation(snapshot, pod)
-        evaluation.update(pod, snapshot)
+        evaluation = self.evaluation(snapshot, pod)
         if not evaluation.filtering.count and self._stepwise(snapshot, pod):
             return None
         return _conclude(self.chain, snapshot, pod, evaluation)
