@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.work import calls
 from wharfinger.framework.plugins.devices.cel import library, rewriting, selector
 from wharfinger.framework.plugins.devices.cel.selector import DeviceTraits, Read, Selector, SelectorFailed, compiled, reads
 
@@ -237,6 +238,30 @@ def test_an_expression_costs_more_for_a_larger_device(entries, letters, factor):
     attributes = {DOMAIN: {f"key-{number}": "x" * letters for number in range(entries)}}
     device = DeviceTraits(driver=DOMAIN, attributes=attributes, capacity={}, allow_multiple_allocations=False, key=entries)
     assert selector.cost_of(device) > factor * selector.cost_of(DEVICE)
+
+
+def nested(depth, around, innermost):
+    """An expression with another one in it, that many times."""
+    for number in range(depth):
+        innermost = around.replace("N", str(number)).replace("…", innermost)
+    return innermost
+
+
+@pytest.mark.parametrize(
+    ("around", "innermost", "last"),
+    [
+        ("dyn(1) == (…)", "dyn(true)", ""),
+        ("[1].map(aN, …)", "optional.of(1)", ".size() == 1"),
+        ("[1].transformList(aN, bN, …)", "optional.of(1)", ".size() == 1"),
+        ("[[1].sum()].map(aN, …)", "1", ".size() == 1"),
+        ("cel.bind(aN, device.driver, bool(…))", "true", " == true"),
+    ],
+)
+def test_twice_as_many_levels_are_hardly_more_than_twice_as_much_to_compile(around, innermost, last):
+    """Each level is read once for each one around it, as messages are within messages: the square of a small number of levels at most."""
+    few, many = (calls(lambda depth=depth: compiled.__wrapped__(nested(depth, around, innermost) + last)) for depth in (6, 12))
+    assert isinstance(compiled(nested(12, around, innermost) + last), Selector)
+    assert many < 3 * few
 
 
 def test_a_limit_of_the_runtime_is_an_error_of_the_expression():

@@ -13,7 +13,6 @@ from wharfinger.framework.plugins.devices.cel import syntax_tree as tree
 from wharfinger.framework.plugins.devices.cel.cost import SCALAR, is_native
 from wharfinger.framework.plugins.devices.cel.rewriting import IS_FOREIGN, SAME_FOREIGN
 
-_MAX_DEPTH: Final = 8
 _FIRST_OF: Final = frozenset({"optional.of", "optional.ofNonZeroValue", "first", "last"})
 _OF_EQUALITY: Final = frozenset({IS_FOREIGN, SAME_FOREIGN})
 _ENTRY_OF: Final = frozenset({"_[?_]", "_?._"})
@@ -102,17 +101,14 @@ def _with_optional(function: str, values: list[_Depth], deepest: int) -> _Depth:
 
 
 def _loop(message: tree.Message, scope: _Scope) -> _Depth:
+    """The result of a loop. Each step adds the same to what is collected: its name, `@result`, cannot be written in an expression."""
     over, begin = _of(tree.first(message, 2), scope), _of(tree.first(message, 4), scope)
     collected = tree.text(message, 3)
     item = _Depth(over.depth)
-    inside = {**scope, tree.text(message, 1): item, tree.text(message, 8): item}
-    again = not tree.is_empty_list(tree.first(message, 2))
+    inside = {**scope, tree.text(message, 1): item, tree.text(message, 8): item, collected: begin}
     known = begin
-    while again:
-        _of(tree.first(message, 5), {**inside, collected: known})
-        step = _of(tree.first(message, 6), {**inside, collected: known})
-        if step.depth <= known.depth:
-            known = _Depth(known.depth, known.sure and step.sure)
-            break
-        known = _Depth(step.depth if step.depth < _MAX_DEPTH else 1_000_000)
+    if not tree.is_empty_list(tree.first(message, 2)):
+        _of(tree.first(message, 5), inside)
+        step = _of(tree.first(message, 6), inside)
+        known = _Depth(max(begin.depth, step.depth), begin.sure and step.sure)
     return _of(tree.first(message, 7), {**scope, collected: known})

@@ -193,7 +193,9 @@ IS_FOREIGN: Final = "kubernetes_is_foreign"
 SAME_FOREIGN: Final = "kubernetes_same_foreign"
 
 _LEFT: Final = "@left"
+_RIGHT: Final = "@right"
 _DOMAIN: Final = "@domain"
+_SHORT: Final = frozenset({tree.CONSTANT, tree.IDENTIFIER})
 _NEVER_FOREIGN: Final = (tree.CONSTANT, tree.LIST, tree.STRUCT)
 _ENTRIES: Final = frozenset({"_?_:_", "_[_]", "_[?_]"})
 """The operators whose result may be foreign."""
@@ -202,7 +204,8 @@ _ENTRIES: Final = frozenset({"_?_:_", "_[_]", "_[?_]"})
 def guarded(call: tree.Message, make: tree.Maker) -> bytes | None:
     """The rewritten form of a comparison or of a look-up of a domain; None for other calls.
 
-    A comparison has the same answer except with a foreign value on its left. A domain that the device does not have is an empty map.
+    A comparison has the same answer except with a foreign value on its left. Its right side is written twice only if it is short: comparisons
+    within it would double with each level. A domain that the device does not have is an empty map.
     """
     sides = list(tree.every(call, 3))
     if tree.text(call, 2) == "_[_]" and _is_by_domain(sides[0]):
@@ -212,10 +215,11 @@ def guarded(call: tree.Message, make: tree.Maker) -> bytes | None:
         return found if known else make.bound(_DOMAIN, sides[1], found)
     if tree.text(call, 2) != "_==_" or len(sides) != 2 or not _may_be_foreign(tree.fields(sides[0])):
         return None
-    left, right = make.name(_LEFT), sides[1]
+    short = not _SHORT.isdisjoint(tree.fields(sides[1]))
+    left, right = make.name(_LEFT), sides[1] if short else make.name(_RIGHT)
     foreign = make.call("_&&_", make.call("_==_", make.call("type", left), make.name("map")), make.call(IS_FOREIGN, left))
     same = make.call("_?_:_", foreign, make.call(SAME_FOREIGN, left, right), make.call("_==_", left, right))
-    return make.bound(_LEFT, sides[0], same)
+    return make.bound(_LEFT, sides[0], same if short else make.bound(_RIGHT, sides[1], same))
 
 
 def _may_be_foreign(left: tree.Message) -> bool:
