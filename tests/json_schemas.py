@@ -1,9 +1,9 @@
-"""The JSON Schemas in `engine/wharfinger/schemas/`: of the settings, of snapshots, and of what each verb prints with `--format json`.
+"""The JSON Schemas in `engine/wharfinger/schemas/`: of the settings, of snapshots, and of what each command prints with `--format json`.
 
-The settings and the objects of snapshots have models, and so have most parts of the answers of verbs. What verbs add to these is declared
-here. A new field of an answer is a new line here; a test holds each declaration against real outputs, and no output may have a field that
-is not declared. A field is never removed or given another meaning within a version. Fields are named as in Python; the key of each is its
-name in camelCase, as it is printed.
+The settings and the objects of snapshots have models, and so have most parts of the answers of commands. What commands add to these is
+declared here. A new field of an answer is a new line here. A test holds each declaration against real outputs, and no output may have a
+field that is not declared. A field is never removed or given another meaning within a version. Fields are named as in Python; the key of
+each is its name in camelCase, as it is printed.
 """
 
 from __future__ import annotations

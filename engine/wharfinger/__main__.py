@@ -11,7 +11,7 @@ import sys
 def main() -> int:
     """The exit code of the command line.
 
-    Until the verb has been imported, an interrupt ends the process as it ends any other program: there is nothing to clean up, and
+    Until the command has been imported, an interrupt ends the process as it ends any other program: there is nothing to clean up, and
     an exception in the middle of an import would show as a traceback, or be swallowed there.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # and is not ignored, as under nohup

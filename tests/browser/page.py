@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.in_memory import InMemoryCluster
 from tests.observed import subscribed
-from wharfinger.cli.verbs.author.playground import application as alone
+from wharfinger.cli.commands.author.playground import application as alone
 from wharfinger.daemon.live_board import LiveBoard
 from wharfinger.daemon.observation import decision_pages, evaluations_of
 from wharfinger.daemon.pages import policy_pages, workbench_of

@@ -85,7 +85,7 @@ def test_kubectl_prints_columns_and_scales(defined, kubectl):
 
 
 def test_the_command_prints_the_same(defined, kubectl, capsys):
-    from wharfinger.cli.verbs.run.run import wharf_install
+    from wharfinger.cli.commands.run.run import wharf_install
 
     assert wharf_install(printed=True) == 0
     assert "configured" not in kubectl("diff", "--server-side", "-f", "-", content=capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""What-if questions to a running scheduler on a real API server: previews, /evaluate and `wharf explain policy`, and the verbs."""
+"""What-if questions to a running scheduler on a real API server: previews, /evaluate and `wharf explain policy`, and the commands."""
 
 import json
 import subprocess

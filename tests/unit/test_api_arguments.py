@@ -1,4 +1,4 @@
-"""The functions of `import wharfinger` refuse wrong arguments by name, agree with the verbs, and give the same answers in every process."""
+"""Functions of `import wharfinger` refuse wrong arguments by name, agree with the commands, and give the same answers in every process."""
 
 import json
 import math
@@ -89,13 +89,13 @@ def test_an_unknown_node_is_named(asked):
 
 
 def printed(folder, seed, *words):
-    """The output of a verb, in a process with that hash seed."""
+    """The output of a command, in a process with that hash seed."""
     command = [WHARF, *words, "--snapshot", "now.json", "--policy", "pack.policy", "--format", "json"]
     env = {**os.environ, "PYTHONHASHSEED": seed}
     return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
-VERBS = {
+COMMANDS = {
     "drain": ("drain", "a", "--force"),
     "capacity": ("capacity", "--by", "kubernetes.io/hostname"),
     "rebalance": ("rebalance", "--goal", "free-nodes", "--goal", "points", "--min-age", "0s"),
@@ -104,27 +104,27 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_hashes_of_a_process_change_no_byte(folder, verb):
-    assert printed(folder, "1", *VERBS[verb]) == printed(folder, "2", *VERBS[verb])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_hashes_of_a_process_change_no_byte(folder, command):
+    assert printed(folder, "1", *COMMANDS[command]) == printed(folder, "2", *COMMANDS[command])
 
 
-def test_a_verb_and_its_function_give_the_same_answer(folder, asked):
+def test_a_command_and_its_function_give_the_same_answer(folder, asked):
     policies, cluster = asked
-    moves = json.loads(printed(folder, "0", *VERBS["rebalance"]))["moves"]
+    moves = json.loads(printed(folder, "0", *COMMANDS["rebalance"]))["moves"]
     plan = wharfinger.rebalance(policies, cluster, ["free-nodes", "points"], min_age=0)
     assert [(move["pod"], move["source"], move["target"], move["gain"]) for move in moves] == [
         (move.pod, move.source, move.target, move.gain) for move in plan.moves
     ]
     assert moves
     fresh = wharfinger.load_snapshot(folder / "now.json")
-    [workload] = json.loads(printed(folder, "0", *VERBS["capacity"]))["workloads"]
+    [workload] = json.loads(printed(folder, "0", *COMMANDS["capacity"]))["workloads"]
     [room] = wharfinger.capacity(policies, fresh, by=["kubernetes.io/hostname"]).rooms
     assert workload["more"] == room.more
 
 
 def test_the_search_of_the_verb_and_of_the_function_are_one(folder, asked):
-    found = json.loads(printed(folder, "3", *VERBS["tune"]))
+    found = json.loads(printed(folder, "3", *COMMANDS["tune"]))
     tuned = wharfinger.tune(*asked, ["nodes_touched", "unplaced"], replace=["all"], trials=12, kubernetes=True)
     called = ["nodes_touched", "unplaced"]
     for side, trial in (("ships", tuned.ships), ("best", tuned.best)):

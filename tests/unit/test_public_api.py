@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import wharfinger
-from wharfinger.cli.question import QuestionFlags
+from wharfinger.cli.what_if_input import WhatIfFlags
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,9 +54,12 @@ KEYWORDS = {
 }
 
 
-@pytest.mark.parametrize("verb", KEYWORDS)
-def test_the_options_of_a_verb_are_arguments_of_its_function(verb):
-    shared = {field.name for field in dataclasses.fields(QuestionFlags)} | {"output", "exit_code"}
-    flags = inspect.signature(getattr(import_module(f"wharfinger.cli.verbs.ask.{verb}"), f"wharf_{verb}")).parameters.keys() - shared
-    called = {KEYWORDS[verb].get(flag, flag) for flag in flags} - {None}
-    assert called <= inspect.signature(getattr(wharfinger, verb)).parameters.keys()
+@pytest.mark.parametrize("command", KEYWORDS)
+def test_the_options_of_a_command_are_arguments_of_its_function(command):
+    shared = {field.name for field in dataclasses.fields(WhatIfFlags)} | {"output", "exit_code"}
+    flags = (
+        inspect.signature(getattr(import_module(f"wharfinger.cli.commands.what_if.{command}"), f"wharf_{command}")).parameters.keys()
+        - shared
+    )
+    called = {KEYWORDS[command].get(flag, flag) for flag in flags} - {None}
+    assert called <= inspect.signature(getattr(wharfinger, command)).parameters.keys()

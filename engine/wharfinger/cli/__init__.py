@@ -1,7 +1,8 @@
-"""The command line `wharf`: `main` runs one verb of `cli/verbs` and returns its exit code.
+"""The command line `wharf`: `main` runs one command of `cli/commands` and returns its exit code.
 
-Each verb is a function in a module of its task, imported only when it is used: `wharf check` must not pay for the simulator. Results go to
-stdout and depend on nothing but the input (no times, no terminal width); progress, warnings and errors go to stderr. Start with `main`.
+Each command is a function in a module of its task. It is imported only when it is used: `wharf check` must not pay for the simulator.
+Results go to stdout and depend on nothing but the input (no times, no terminal width). Progress, warnings and errors go to stderr.
+Start with `main`.
 
     exit code  0 clean · 1 findings, or pods or tests that failed · 2 usage, or a file that cannot be read or written
                70 an error in Wharfinger itself · 130 interrupted · 141 the reader of the output closed the pipe
@@ -26,26 +27,26 @@ import typer
 import typer.core
 import typer.main
 
-from wharfinger.cli import completion, options, streams, verbs
+from wharfinger.cli import commands, completion, options, streams
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError, printable, printable_lines
 from wharfinger.language.report import render, wording
 from wharfinger.language.report.diagnostics import PolicyError
 
-FOLDER = Path(*verbs.__path__)
-VERB = re.compile(r"^def wharf_(\w+)\(", re.MULTILINE)
+FOLDER = Path(*commands.__path__)
+COMMAND = re.compile(r"^def wharf_(\w+)\(", re.MULTILINE)
 
 
 def _modules(task: str) -> dict[str, str]:
-    """The module of each verb of a task. The sources are searched and not imported."""
+    """The module of each command of a task. The sources are searched and not imported."""
     sources = {path.stem: path.read_text(encoding="utf-8") for path in (FOLDER / task).glob("*.py")}
-    found = {verb.replace("_", "-"): module for module, source in sources.items() for verb in VERB.findall(source)}
-    return {verb: f"{verbs.__name__}.{task}.{found[verb]}" for verb in sorted(found)}
+    found = {command.replace("_", "-"): module for module, source in sources.items() for command in COMMAND.findall(source)}
+    return {command: f"{commands.__name__}.{task}.{found[command]}" for command in sorted(found)}
 
 
-TASKS = {task: _modules(task) for task in verbs.TASKS}
-"""The verbs of each task, with their modules."""
-VERBS = {verb: module for found in TASKS.values() for verb, module in found.items()}
-"""The module of each verb."""
+TASKS = {task: _modules(task) for task in commands.TASKS}
+"""The commands of each task, with their modules."""
+COMMANDS = {command: module for found in TASKS.values() for command, module in found.items()}
+"""The module of each command."""
 
 BROKEN = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -53,19 +54,19 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 MAX_HELP_LENGTH = 200  # characters: a whole sentence, which `--help` wraps
 
 
-class Verbs(typer.core.TyperGroup):
-    """A command group that imports a verb's module when the verb is used, not to list it: all of them take seconds of CPU."""
+class CommandGroup(typer.core.TyperGroup):
+    """A command group that imports a command's module when the command is used, not to list it: all of them take seconds of CPU."""
 
     _described_only = False
     _commands: dict[str, Any] | None = None
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 — the signature is the group's
-        """The verbs in the order of `--help`."""
-        return list(VERBS)
+        """The commands in the order of `--help`."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 — the signature is the group's
-        """The command of a verb, or None when there is no such verb."""
-        if cmd_name not in VERBS:
+        """The command of that name; None when there is none."""
+        if cmd_name not in COMMANDS:
             return None
         if self._described_only:
             return typer.core.TyperCommand(cmd_name, help=_help_of(cmd_name))
@@ -76,55 +77,55 @@ class Verbs(typer.core.TyperGroup):
         return self._commands[cmd_name]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The verb that the words begin with, its command and the other words. UsageError with the nearest verb where there is none."""
-        near = None if args[0] in VERBS else wording.closest(args[0], VERBS)
+        """The name that the words begin with, its command, and the other words. UsageError with the nearest name where there is none."""
+        near = None if args[0] in COMMANDS else wording.closest(args[0], COMMANDS)
         if near is not None and not ctx.resilient_parsing:
             raise UsageError(f"there is no command {args[0]!r}; did you mean `wharf {near}`?")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """The verbs and options that begin like this."""
+        """The commands and options that begin like this."""
         self._described_only = True
         return super().shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the verbs by task, each with the first sentence of its help, and an example of each task."""
+        """Writes the commands by task, each with the first sentence of its help, and an example of each task."""
         self._described_only = True
-        widest = max(map(len, VERBS))
+        widest = max(map(len, COMMANDS))
         for task, found in TASKS.items():
             title, example = _title_and_example(task)
             with formatter.section(title):
                 formatter.write_dl(
-                    [(f"{verb:{widest}}", self.get_command(ctx, verb).get_short_help_str(MAX_HELP_LENGTH)) for verb in found]
+                    [(f"{command:{widest}}", self.get_command(ctx, command).get_short_help_str(MAX_HELP_LENGTH)) for command in found]
                 )
                 formatter.write(f"\n{'':{formatter.current_indent}}$ {example}\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The words for the verb. UsageError for an empty word, which would mean the current folder."""
+        """The words for the command. UsageError for an empty word, which would mean the current folder."""
         if not args and not ctx.resilient_parsing:
             sys.stderr.write(f"{ctx.get_help()}\n")
             ctx.exit(2)
         if "" in args and not ctx.resilient_parsing:
             before = args[args.index("") - 1] if args.index("") else "wharf"
             raise UsageError(f"the word after {before} is empty; is a variable of the shell not set?")
-        if args and args[0] in VERBS:
+        if args and args[0] in COMMANDS:
             args = [args[0], *options.repeated(args[1:], options.words_of(self.get_command(ctx, args[0])))]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """The exit code of a verb. Two exceptions are caught here because typer would turn them into other codes."""
+        """The exit code of a command. Two exceptions are caught here because typer would turn them into other codes."""
         try:
             code = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            return _reader_left()
+            return _closed_pipe_code()
         except KeyboardInterrupt:
             return INTERRUPTED
         return code
 
 
-class Verb(typer.core.TyperCommand):
-    """The command of one verb."""
+class Command(typer.core.TyperCommand):
+    """One command of `wharf`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The words that are left. An error about an option without its value knows no context by itself; it would name another help."""
@@ -137,7 +138,7 @@ class Verb(typer.core.TyperCommand):
 
 
 app = typer.Typer(
-    cls=Verbs,
+    cls=CommandGroup,
     add_completion=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -165,40 +166,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     group = typer.main.get_command(app)
     words = list(sys.argv[1:] if arguments is None else arguments)
     with completion.translated():
-        return _shielded(lambda: group.main(args=words, prog_name="wharf", standalone_mode=False))
+        return _exit_code(lambda: group.main(args=words, prog_name="wharf", standalone_mode=False))
 
 
 def _title_and_example(task: str) -> tuple[str, str]:
-    """The docstring of a folder of `cli/verbs`: its heading in `--help`, and a command."""
+    """The heading of a task in `--help`, and an example: the docstring of its folder."""
     title, example = (ast.get_docstring(ast.parse((FOLDER / task / "__init__.py").read_text(encoding="utf-8"))) or "").split("\n\n")
     return title.rstrip("."), example
 
 
-def _help_of(verb: str) -> str | None:
-    """The docstring of the function of a verb, which is read and not imported."""
-    source = FOLDER.joinpath(*VERBS[verb].split(".")[-2:]).with_suffix(".py").read_text(encoding="utf-8")
+def _help_of(command: str) -> str | None:
+    """The docstring of the function of a command, which is read and not imported."""
+    source = FOLDER.joinpath(*COMMANDS[command].split(".")[-2:]).with_suffix(".py").read_text(encoding="utf-8")
     functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
-    return next(ast.get_docstring(function) for function in functions if function.name == _name(verb))
+    return next(ast.get_docstring(function) for function in functions if function.name == _name(command))
 
 
-def _name(verb: str) -> str:
-    """The name of the function of a verb."""
-    return f"wharf_{verb.replace('-', '_')}"
+def _name(command: str) -> str:
+    """The name of the function of a command."""
+    return f"wharf_{command.replace('-', '_')}"
 
 
-def _function(verb: str) -> Callable[..., int]:
-    """The function of a verb; its module is imported."""
-    found: Callable[..., int] = getattr(_imported(VERBS[verb]), _name(verb))
+def _function(command: str) -> Callable[..., int]:
+    """The function of a command; its module is imported."""
+    found: Callable[..., int] = getattr(_imported(COMMANDS[command]), _name(command))
     return found
 
 
-def _command(verb: str) -> Any:
-    """The function of a verb as a command."""
-    function = _function(verb)
+def _command(command: str) -> Any:
+    """A command as typer runs it."""
+    function = _function(command)
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `wharfinger.__main__` sets it until the imports are done
         signal.signal(signal.SIGINT, signal.default_int_handler)
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(verb, cls=Verb)(function)
+    single.command(command, cls=Command)(function)
     return typer.main.get_command(single)
 
 
@@ -212,7 +213,7 @@ def _imported(name: str) -> Any:
         gc.freeze()
 
 
-def _shielded(run: Callable[[], Any]) -> int:
+def _exit_code(run: Callable[[], Any]) -> int:
     try:
         code = run()
     except (KeyboardInterrupt, typer.Abort):
@@ -227,7 +228,7 @@ def _shielded(run: Callable[[], Any]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _reader_left() -> int:
+def _closed_pipe_code() -> int:
     """The exit code when the reader (head, less) has closed the pipe. Python flushes at exit and would fail, so the rest is discarded."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return BROKEN_PIPE
@@ -258,6 +259,6 @@ def _print_error(sentence: str, code: int) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _reader_left()
+        _closed_pipe_code()
     sys.stderr.write(f"wharf: {printable_lines(sentence)}\n")
     return code

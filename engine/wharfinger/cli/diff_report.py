@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from wharfinger.cli import question
+from wharfinger.cli import what_if_input
 from wharfinger.errors import printable
 from wharfinger.explain.difference import Cause
 from wharfinger.framework import pod_devices
@@ -154,7 +154,7 @@ def _sums(found: Diff) -> Iterator[Row]:
     if before.groups or after.groups:
         placed = (f"{sum(group.is_placed for group in run.groups):,} of {len(run.groups):,}" for run in (before, after))
         yield "groups placed", *placed, ""
-    yield from question.usage_rows(before.after or before.before, after.after or after.before)
+    yield from what_if_input.usage_rows(before.after or before.before, after.after or after.before)
     for former, later in zip(found.before.spreads, found.after.spreads, strict=True):
         yield from _spread(former, later)
 
@@ -291,9 +291,9 @@ def _cause(cause: Cause) -> dict[str, Any]:
 def _side(side: Side) -> dict[str, Any]:
     run = side.run
     return {
-        **question.chain_value(side.chain),
+        **what_if_input.chain_value(side.chain),
         **_placed(run),
-        "utilisation": question.usage_value(run.after or run.before),
+        "utilisation": what_if_input.usage_value(run.after or run.before),
         "spread": side.spreads,
     }
 

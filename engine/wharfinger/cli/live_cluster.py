@@ -144,7 +144,7 @@ def _interrupt(_number: int, frame: FrameType | None) -> None:
 
 def settings_of(config: str | None, prometheus: str | None) -> Settings:
     """The settings of a file, or the defaults, with a URL as the `default` server; UsageError for what does not fit."""
-    from wharfinger.daemon.settings import (  # noqa: PLC0415 — half a second of imports that no other verb needs
+    from wharfinger.daemon.settings import (  # noqa: PLC0415 — half a second of imports that no other command needs
         Settings,
         read_settings,
         validated,
@@ -179,7 +179,7 @@ class Measured(Struct, frozen=True, kw_only=True):
     not_read: Sequence[str] = ()
 
 
-def measured(  # noqa: PLR0913, PLR0917 — the options of a verb
+def measured(  # noqa: PLR0913, PLR0917 — the options of a command
     found: Captured,
     paths: Sequence[str] | None,
     config: str | None,
@@ -205,7 +205,7 @@ def measured(  # noqa: PLR0913, PLR0917 — the options of a verb
 async def _read_samples(
     found: Captured, policies: Sequence[typed.Policy], settings: Settings, kubeconfig: str | None, context: str | None
 ) -> Measured:
-    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — imports that no other verb needs
+    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — imports that no other command needs
     from wharfinger.signals.mapping import NodeNames  # noqa: PLC0415 — as above
     from wharfinger.signals.query import queries_of  # noqa: PLC0415 — as above
     from wharfinger.signals.survey import samples_of, send_queries  # noqa: PLC0415 — as above
@@ -222,7 +222,7 @@ async def sources(
     policies: Sequence[typed.Policy], settings: Settings, kubeconfig: str | None, context: str | None
 ) -> AsyncIterator[Mapping[str, Source]]:
     """The sources of the settings; connects to the cluster only if a policy reads its Metrics API."""
-    from wharfinger.signals.sources import sources_of  # noqa: PLC0415 — imports that no other verb needs
+    from wharfinger.signals.sources import sources_of  # noqa: PLC0415 — imports that no other command needs
 
     servers = [server.server(name) for name, server in settings.prometheus.items()]
     used = [SOURCES[metric.source] for policy in policies for metric in policy.metrics]

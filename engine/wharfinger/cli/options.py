@@ -1,4 +1,4 @@
-"""Command-line options that several verbs share, and the shell completion of their values.
+"""Command-line options that several commands share, and the shell completion of their values.
 
 The shell waits for completions, so only small files are read. A file that cannot be read offers nothing: the command
 itself reports why.
@@ -200,7 +200,7 @@ Servers = Annotated[
     typer.Option("--config", metavar="FILE", help="A WharfingerConfiguration with the Prometheus servers and the policies."),
 ]
 FORMAT = typer.Option("--format", help="The format of the output.")
-"""Every verb that prints a result has `text`, for people, and `json`; further ones are in the type of its parameter."""
+"""Every command that prints a result has `text`, for people, and `json`; further ones are in the type of its parameter."""
 TextOrJson = Annotated[Literal["text", "json"], FORMAT]
 PrometheusUrl = Annotated[str | None, typer.Option("--prometheus", metavar="URL", help="The Prometheus server for metrics that name none.")]
 
@@ -228,10 +228,10 @@ def params(assignments: Sequence[str] | None) -> Mapping[str, str]:
 
 
 class Words(Struct, frozen=True):
-    """The kinds of words on a verb's command line.
+    """The kinds of words on a command's command line.
 
     `lists` are options that take every word up to the next option, as a shell expands `--policy policies/*.policy`. `valued` are all
-    options with a value. `required` is the number of words that the verb needs besides options: `pod` and `NAME` of `wharf explain`.
+    options with a value. `required` is the number of words that the command needs besides options: `pod` and `NAME` of `wharf explain`.
     """
 
     lists: frozenset[str] = frozenset()
@@ -240,7 +240,7 @@ class Words(Struct, frozen=True):
 
 
 def words_of(command: Any) -> Words:
-    """The words of a verb. Lists are its repeatable options for paths, unless the verb takes a list of words itself."""
+    """The words of a command. Lists are its repeatable options for paths, unless the command takes a list of words itself."""
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     if any(each.nargs == -1 for each in arguments):
         return Words()

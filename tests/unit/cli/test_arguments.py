@@ -33,20 +33,20 @@ from wharfinger.cli.options import repeated, words_of
     ],
 )
 def test_lists_become_repeated_options(words, seen):
-    verb, *_ = [*words.split(), "version"]
-    known = words_of(typer.main.get_command(cli.app).get_command(None, verb))
+    command, *_ = [*words.split(), "version"]
+    known = words_of(typer.main.get_command(cli.app).get_command(None, command))
 
     assert repeated(words.split()[1:], known) == seen.split()[1:]
 
 
-def test_a_function_is_all_that_a_verb_takes():
+def test_a_function_is_all_that_a_command_takes():
     modules = [
-        importlib.import_module(f"wharfinger.cli.verbs.{path.parent.name}.{path.stem}")
-        for path in Path(cli.verbs.__file__).parent.glob("*/[!_]*.py")
+        importlib.import_module(f"wharfinger.cli.commands.{path.parent.name}.{path.stem}")
+        for path in Path(cli.commands.__file__).parent.glob("*/[!_]*.py")
     ]
     functions = {name.removeprefix("wharf_") for module in modules for name in vars(module) if name.startswith("wharf_")}
 
-    assert {verb.replace("-", "_") for verb in cli.VERBS} == functions
+    assert {command.replace("-", "_") for command in cli.COMMANDS} == functions
 
 
 def test_several_files_after_one_option(wharf, tmp_path):

@@ -62,8 +62,8 @@ def offered(tmp_path, monkeypatch, capsys):
 
 
 LINES = {
-    "wharf ": list(cli.VERBS),
-    "wharf s": [verb for verb in cli.VERBS if verb.startswith("s")],
+    "wharf ": list(cli.COMMANDS),
+    "wharf s": [command for command in cli.COMMANDS if command.startswith("s")],
     "wharf --v": ["--version"],
     "wharf nonsense": [],
     "wharf dry-run --ex": ["--explain", "--exit-code"],
@@ -125,11 +125,11 @@ finally:
 """
 
 
-def test_verbs_are_offered_without_importing_them():
+def test_commands_are_offered_without_importing_them():
     asked = {"_WHARF_COMPLETE": "complete_bash", "COMP_WORDS": "wharf ", "COMP_CWORD": "1"}
     environment = {"PYTHONPATH": str(Path(__file__).parents[3] / "engine"), **asked}
     ran = subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr.strip(), ran.stdout.split()) == (0, "False", list(cli.VERBS))
+    assert (ran.returncode, ran.stderr.strip(), ran.stdout.split()) == (0, "False", list(cli.COMMANDS))
 
 
 def test_a_large_folder_is_not_looked_through(offered, monkeypatch, tmp_path):

@@ -124,7 +124,7 @@ def test_over_a_log_the_changes_are_those_of_replay(wharf, log, tmp_path):
     assert all(each["causes"] for each in found["changes"])
 
 
-def test_the_function_compares_over_a_log_as_the_verb_does(wharf, log, tmp_path):
+def test_the_function_compares_over_a_log_as_the_command_does(wharf, log, tmp_path):
     path, _ = log
     files = [written(tmp_path, name, text) for name, text in (("first.policy", FIRST), ("second.policy", SECOND))]
     first, second = map(wharfinger.load_policies, files)

@@ -129,7 +129,7 @@ def test_wrong_input_is_named(wharf, snapshot, flags, message):
     assert message in err
 
 
-def test_the_function_gives_what_the_verb_prints(snapshot):
+def test_the_function_gives_what_the_command_prints(snapshot):
     cluster = wharfinger.load_snapshot(snapshot())
     found = wharfinger.drain((), cluster, ["node-a", "node-c"], force=True, delete_empty_dir_data=True, pods=cluster.pending)
     assert [(pod.pod, pod.outcome.value, pod.node) for pod in found.pods] == [

@@ -84,7 +84,7 @@ def test_wrong_input_is_named(wharf, snapshot, flags, message):
     assert message in err
 
 
-def test_the_function_gives_what_the_verb_prints(snapshot):
+def test_the_function_gives_what_the_command_prints(snapshot):
     found = wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["free-nodes"])
     assert [(move.pod, move.target) for move in found.moves] == [("default/web", "node-b")]
     assert not wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["free-nodes"], most_priority=-1).moves

@@ -1,4 +1,4 @@
-"""The JSON Schemas hold for what the verbs print: every field is declared, and every declared field that must be there is."""
+"""The JSON Schemas hold for what the commands print: every field is declared, and every declared field that must be there is."""
 
 import json
 import re
@@ -165,7 +165,7 @@ def test_every_key_is_in_camel_case(name):
     assert [key for key in keys_of(json_schemas.schema(name)) if not re.fullmatch(r"[a-z][A-Za-z0-9]*", key)] == []
 
 
-def test_every_verb_with_json_has_a_schema_that_is_tried():
+def test_every_command_with_json_has_a_schema_that_is_tried():
     tried = {run.partition(" ")[0] for run in RUNS} | {
         "signals",
         "status",
@@ -174,11 +174,11 @@ def test_every_verb_with_json_has_a_schema_that_is_tried():
     assert tried == set(json_schemas.TYPES)
 
 
-@pytest.mark.parametrize("verb", cli.VERBS)
-def test_a_verb_that_prints_json_has_a_schema(wharf, verb):
-    _, out, _ = wharf(verb, "--help")
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_a_command_that_prints_json_has_a_schema(wharf, command):
+    _, out, _ = wharf(command, "--help")
     prints = re.search(r"[\[|]json[\]|]", "".join(out.split()))
-    assert bool(prints) <= any(name == verb or name.startswith(f"{verb}-") for name in json_schemas.TYPES)
+    assert bool(prints) <= any(name == command or name.startswith(f"{command}-") for name in json_schemas.TYPES)
 
 
 def test_a_snapshot_and_the_settings_have_theirs(wharf, here):

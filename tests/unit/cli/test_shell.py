@@ -1,4 +1,4 @@
-"""The rules for all verbs: exit codes, one sentence for an error, no tracebacks."""
+"""The rules for all commands: exit codes, one sentence for an error, no tracebacks."""
 
 import inspect
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger import cli
-from wharfinger.cli.verbs.look import package
+from wharfinger.cli.commands.observe import package
 from wharfinger.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -57,37 +57,37 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(wharf, arguments, sentence)
     assert sentence is None or err == sentence
 
 
-def test_help_names_every_verb(wharf):
+def test_help_names_every_command(wharf):
     code, out, _ = wharf("--help")
     assert code == 0
-    assert all(re.search(rf"^  {verb} ", out, re.MULTILINE) for verb in cli.VERBS)
+    assert all(re.search(rf"^  {command} ", out, re.MULTILINE) for command in cli.COMMANDS)
 
 
-@pytest.mark.parametrize("task", cli.verbs.TASKS)
+@pytest.mark.parametrize("task", cli.commands.TASKS)
 def test_each_task_has_a_heading_and_an_example_with_flags_that_exist(wharf, task):
     _, out, _ = wharf("--help")
     title, example = cli._title_and_example(task)
     assert re.search(rf"^{title}:$(.|\n)*?^  \$ {re.escape(example)}$", out, re.MULTILINE)
     for command in example.split(" && "):
-        program, verb, *words = command.split()
-        assert (program, verb in cli.TASKS[task]) == ("wharf", True)
-        assert {word for word in words if word.startswith("--")} <= set(wharf(verb, "--help")[1].split())
+        program, name, *words = command.split()
+        assert (program, name in cli.TASKS[task]) == ("wharf", True)
+        assert {word for word in words if word.startswith("--")} <= set(wharf(name, "--help")[1].split())
 
 
-def test_every_folder_of_verbs_is_a_task():
-    assert sorted(path.parent.name for path in Path(cli.verbs.__file__).parent.glob("*/__init__.py")) == sorted(cli.verbs.TASKS)
+def test_every_folder_of_commands_is_a_task():
+    assert sorted(path.parent.name for path in Path(cli.commands.__file__).parent.glob("*/__init__.py")) == sorted(cli.commands.TASKS)
 
 
-@pytest.mark.parametrize("verb", cli.VERBS)
-def test_the_help_of_a_verb_is_read_as_it_would_be_imported(verb):
-    assert cli._help_of(verb) == inspect.getdoc(cli._function(verb))
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_the_help_of_a_command_is_read_as_it_would_be_imported(command):
+    assert cli._help_of(command) == inspect.getdoc(cli._function(command))
 
 
-def test_help_imports_no_verb():
+def test_help_imports_no_command():
     script = "import sys; from wharfinger.cli import main; code = main(['--help']); print(*sys.modules, file=sys.stderr); sys.exit(code)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "engine")}
     ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-    assert not [module for module in ran.stderr.split() if module.startswith("wharfinger.cli.verbs.") or module == "numpy"]
+    assert not [module for module in ran.stderr.split() if module.startswith("wharfinger.cli.commands.") or module == "numpy"]
 
 
 def test_without_a_word_it_helps(wharf):
@@ -116,25 +116,25 @@ def test_an_interrupt_at_any_moment_of_the_start_shows_no_traceback(delay, tmp_p
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("verb", cli.VERBS)
-def test_every_verb_has_help_with_a_sentence(wharf, verb):
-    code, out, _ = wharf(verb, "--help")
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_command_has_help_with_a_sentence(wharf, command):
+    code, out, _ = wharf(command, "--help")
     assert code == 0
-    assert f"Usage: wharf {verb}" in out
+    assert f"Usage: wharf {command}" in out
 
 
-@pytest.mark.parametrize("verb", cli.VERBS)
-def test_the_help_of_a_verb_ends_with_an_example_that_its_flags_accept(wharf, verb):
-    example = cli._help_of(verb).split("\n\n")[-1]
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_the_help_of_a_command_ends_with_an_example_that_its_flags_accept(wharf, command):
+    example = cli._help_of(command).split("\n\n")[-1]
     words = shlex.split(re.split(r" [|>] ", example)[0])
 
-    assert words[:3] == ["$", "wharf", verb]
-    assert f"\n  {example}\n" in wharf(verb, "--help")[1]
-    cli._command(verb).make_context(verb, words[3:])
+    assert words[:3] == ["$", "wharf", command]
+    assert f"\n  {example}\n" in wharf(command, "--help")[1]
+    cli._command(command).make_context(command, words[3:])
 
 
 def test_help_has_no_links_of_pages(wharf):
-    assert not [verb for verb in cli.VERBS if "](" in wharf(verb, "--help")[1]]
+    assert not [command for command in cli.COMMANDS if "](" in wharf(command, "--help")[1]]
 
 
 @pytest.mark.parametrize("asked", ["version", "--version", "-V"])
@@ -306,5 +306,5 @@ def test_a_reader_that_has_left_hides_no_error(monkeypatch, capsys):
 
     with os.fdopen(writer, "w") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
-        assert cli._shielded(printing_and_failing) == 2
+        assert cli._exit_code(printing_and_failing) == 2
     assert capsys.readouterr().err == "wharf: the file cannot be written\n"

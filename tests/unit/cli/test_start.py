@@ -1,4 +1,4 @@
-"""Modules that a verb does not import before they are needed."""
+"""Modules that a command does not import before they are needed."""
 
 import subprocess
 import sys
@@ -9,8 +9,8 @@ SPARED = ("lark", "wharfinger.language.check", "wharfinger.policies", "wharfinge
 LOADED = "import importlib, sys; importlib.import_module(sys.argv[1]); print([name for name in sys.argv[2:] if name in sys.modules])"
 
 
-@pytest.mark.parametrize("verb", ["capacity", "dry_run", "drain"])
-def test_a_question_without_policies_and_groups_loads_neither_checker_nor_search(verb):
-    module = f"wharfinger.cli.verbs.ask.{verb}"
+@pytest.mark.parametrize("command", ["capacity", "dry_run", "drain"])
+def test_a_question_without_policies_and_groups_loads_neither_checker_nor_search(command):
+    module = f"wharfinger.cli.commands.what_if.{command}"
     done = subprocess.run([sys.executable, "-c", LOADED, module, *SPARED], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

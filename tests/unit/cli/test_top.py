@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from wharfinger.cli.verbs.look.running import MetricsInterval, readings, screen
+from wharfinger.cli.commands.observe.running import MetricsInterval, readings, screen
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 

@@ -4,12 +4,10 @@ import subprocess
 import sys
 
 SPARED = ("kubernetes", "requests", "rich", "prometheus_api_client")
-LOADED = (
-    f"import sys; import wharfinger.cli.verbs.run.run, wharfinger.daemon.serve; print([name for name in {SPARED} if name in sys.modules])"
-)
+LOADED = f"import sys, wharfinger.cli.commands.run.run, wharfinger.daemon.serve; print([name for name in {SPARED} if name in sys.modules])"
 LATE = """
 import sys
-import wharfinger.cli.verbs.run.run, wharfinger.daemon.serve
+import wharfinger.cli.commands.run.run, wharfinger.daemon.serve
 import numpy as np
 before = set(sys.modules)
 np.unique(np.arange(3)), np.isin(np.arange(3), [1]), np.union1d([1], [2])

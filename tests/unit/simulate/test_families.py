@@ -2,7 +2,7 @@
 
 import pytest
 
-from wharfinger.cli.verbs.look import bench
+from wharfinger.cli.commands.observe import bench
 from wharfinger.framework.chain import assemble
 from wharfinger.simulate import workloads
 

@@ -108,7 +108,7 @@ def test_drained_nodes_get_nothing_and_their_pods_are_placed_too():
 
 
 def test_a_drain_is_that_of_the_verb_and_leaves_nothing_behind():
-    """With two budgets, of which one allows nothing: answered once as the verb prints it, and once more the same."""
+    """With two budgets, of which one allows nothing: answered once as the command prints it, and once more the same."""
     budgets = [
         objects.PodDisruptionBudget(
             metadata=objects.ObjectMeta(name=app, namespace="default"),

@@ -1,4 +1,4 @@
-"""The grammar has no conflicts, its analysis is cached next to it, and verbs that parse nothing do not import Lark."""
+"""The grammar has no conflicts, its analysis is cached next to it, and commands that parse nothing do not import Lark."""
 
 import logging
 import shutil

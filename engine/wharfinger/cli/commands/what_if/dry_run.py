@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options, question, streams
-from wharfinger.cli.question import QuestionFlags, with_flags
+from wharfinger.cli import options, streams, what_if_input
+from wharfinger.cli.what_if_input import WhatIfFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework import pod_devices
@@ -29,7 +29,7 @@ from wharfinger.what_if.optimal.search import Optimal, optimal
 
 def table(run: DryRun, cluster: Cluster) -> str:
     """The report as text: a line per pod (or an explanation) and per group, then the summary."""
-    groups = wording.lines(question.group_lines(run.groups))
+    groups = wording.lines(what_if_input.group_lines(run.groups))
     return "\n".join(part for part in (_pods(run), groups, _summary(run, cluster)) if part)
 
 
@@ -64,7 +64,7 @@ def _summary(run: DryRun, cluster: Cluster) -> str:
     lines = [f"{run.placed:,} of {wording.count(len(run.results), 'pod')} placed, {run.unplaced:,} unschedulable ({run.mode.value})"]
     lines += [f"{wording.count(run.evicted, 'pod')} evicted by preemption"] if run.evicted else []
     lines += [f"  {line}" for line in _reasons(run)]
-    lines += question.usage_lines(run.before, run.after)
+    lines += what_if_input.usage_lines(run.before, run.after)
     if cluster.ignored:
         lines.append("not needed and ignored: " + ", ".join(f"{count} {kind}" for kind, count in cluster.ignored.items()))
     return wording.lines(lines)
@@ -94,7 +94,7 @@ def _value(run: DryRun, cluster: Cluster, better: Optimal | None) -> dict[str, A
 def _value_of(run: DryRun, cluster: Cluster) -> dict[str, Any]:
     return {
         "mode": run.mode.value,
-        **question.chain_value(run.chain),
+        **what_if_input.chain_value(run.chain),
         "pods": [pod_value(result) for result in run.results],
         "groups": run.groups,
         "summary": {
@@ -103,8 +103,8 @@ def _value_of(run: DryRun, cluster: Cluster) -> dict[str, Any]:
             "unschedulable": run.unplaced,
             "evicted": run.evicted,
             "reasons": run.reasons,
-            "before": question.usage_value(run.before),
-            "after": None if run.after is None else question.usage_value(run.after),
+            "before": what_if_input.usage_value(run.before),
+            "after": None if run.after is None else what_if_input.usage_value(run.after),
         },
         "notes": list(run.notes),
         "ignored": dict(cluster.ignored),
@@ -136,7 +136,7 @@ def _explanation(found: Explanation) -> dict[str, Any]:
 
 @with_flags
 def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    flags: QuestionFlags,
+    flags: WhatIfFlags,
     pending: Annotated[bool, typer.Option("--pending", help="Place the pending pods of the snapshot; this is the default.")] = False,
     pods_of: Annotated[
         str | None, typer.Option("--pods-of", metavar="NAME", help="Place only the pending pods with this spec.schedulerName.")
@@ -148,7 +148,7 @@ def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
             help="sequential: each placement counts for the next pods; independent: each pod is placed as if it were the only one.",
         ),
     ] = Mode.SEQUENTIAL,
-    output: question.Output = "text",
+    output: what_if_input.Output = "text",
     explain: Annotated[bool, typer.Option("--explain", help="Explain each pod: the result of every rule, with values.")] = False,
     node: Annotated[
         list[str] | None,
@@ -176,17 +176,17 @@ def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
     $ wharf dry-run --live -f web.yaml --policy policies/ --explain
     """
     _refuse_contradictions(flags, mode, seconds, pending=pending, pods_of=pods_of)
-    asked = question.read(flags, lambda found: _pending(found, pods_of))
-    waiting = asked.pods
+    inputs = what_if_input.read(flags, lambda found: _pending(found, pods_of))
+    waiting = inputs.pods
     if not waiting:
         where = "--pods has none" if flags.pods else "give some with --pods, or a snapshot with pending ones"
         streams.warn([f"there are no pods to place; {where}"])
-    before = None if seconds is None else checkpoint_of(asked.cluster.state)
-    now = asked.cluster.state.snapshot().now
+    before = None if seconds is None else checkpoint_of(inputs.cluster.state)
+    now = inputs.cluster.state.snapshot().now
     with streams.bar(sys.stderr, "placing", len(waiting)) as advance:
         result = dry_run(
-            asked.chain,
-            asked.cluster.state,
+            inputs.chain,
+            inputs.cluster.state,
             waiting,
             mode=mode,
             explained=_is_explained(explain, node, pod, waiting),
@@ -196,9 +196,11 @@ def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
     streams.warn(result.notes)
     better = None
     if before is not None and seconds is not None and result.unplaced:
-        better = optimal(asked.chain, before, now, waiting, seconds)
+        better = optimal(inputs.chain, before, now, waiting, seconds)
     streams.out(
-        question.rendered(output, lambda: table(result, asked.cluster) + _optimal(better), lambda: _value(result, asked.cluster, better))
+        what_if_input.rendered(
+            output, lambda: table(result, inputs.cluster) + _optimal(better), lambda: _value(result, inputs.cluster, better)
+        )
     )
     return 1 if exit_code and result.unplaced else 0
 
@@ -222,7 +224,7 @@ def _optimal(found: Optimal | None) -> str:
     return f"\na placement of all of them: {found.why}\n"
 
 
-def _refuse_contradictions(flags: QuestionFlags, mode: Mode, seconds: float | None, *, pending: bool, pods_of: str | None) -> None:
+def _refuse_contradictions(flags: WhatIfFlags, mode: Mode, seconds: float | None, *, pending: bool, pods_of: str | None) -> None:
     """Raises UsageError for flags that exclude each other."""
     if flags.pods and pending:
         raise UsageError("--pods and --pending exclude each other: the first names the pods, the second takes those of the snapshot")

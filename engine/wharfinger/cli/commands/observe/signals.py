@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wharfinger.signals.survey import MetricSurvey
 
 
-def wharf_signals(  # noqa: PLR0913, PLR0917 — the options of a verb
+def wharf_signals(  # noqa: PLR0913, PLR0917 — the options of a command
     action: Annotated[Literal["check"], typer.Argument(help="`check` is the only action.")],  # noqa: ARG001 — there is but one
     paths: options.Paths = None,
     prometheus: options.PrometheusUrl = None,
@@ -59,7 +59,7 @@ async def _surveyed(  # noqa: PLR0913, PLR0917 — what a survey needs
     context: str | None,
     slow: float,
 ) -> list[MetricSurvey]:
-    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — half a second of imports that no other verb needs
+    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — half a second of imports that no other command needs
     from wharfinger.signals.survey import survey  # noqa: PLC0415 — as above
 
     async with live_cluster.sources(policies, settings, kubeconfig, context) as sources:

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options, question, streams
-from wharfinger.cli.question import QuestionFlags, with_flags
-from wharfinger.cli.verbs.ask.dry_run import pod_value
+from wharfinger.cli import options, streams, what_if_input
+from wharfinger.cli.commands.what_if.dry_run import pod_value
+from wharfinger.cli.what_if_input import WhatIfFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
 from wharfinger.model.objects import matching
@@ -31,7 +31,7 @@ def table(found: Drain) -> str:
     """The report as text: a line per pod that moves or cannot, then the summary."""
     listed = [_row(pod) for pod in found.pods if pod.outcome is not DrainOutcome.STAYS]
     parts = [wording.columns([("STEP", "POD", "FROM", "TO"), *listed], right=frozenset({0}))] if listed else []
-    groups = wording.lines(question.group_lines(found.groups))
+    groups = wording.lines(what_if_input.group_lines(found.groups))
     return "\n".join([*parts, *([groups] if groups else []), wording.lines(_summary(found))])
 
 
@@ -60,7 +60,7 @@ def _summary(found: Drain) -> Iterator[str]:
         yield from wording.columns([header, *rows], right=frozenset({1, 2})).splitlines()
     elif not found.has_budgets:
         yield "no PodDisruptionBudget is known"
-    yield from question.usage_lines(found.before, found.after)
+    yield from what_if_input.usage_lines(found.before, found.after)
 
 
 def _now(use: BudgetUse) -> str:
@@ -81,7 +81,7 @@ def _value(found: Drain, cluster: Cluster) -> dict[str, Any]:
     return {
         "nodes": list(found.nodes),
         "removed": found.removed,
-        "revisions": question.revisions(found.chain),
+        "revisions": what_if_input.revisions(found.chain),
         "steps": found.steps,
         "pods": [_pod(pod) for pod in found.pods],
         "groups": found.groups,
@@ -98,8 +98,8 @@ def _value(found: Drain, cluster: Cluster) -> dict[str, Any]:
         "hasBudgets": found.has_budgets,
         "summary": {
             **{outcome.value: len(found.of(outcome)) for outcome in DrainOutcome},
-            "before": question.usage_value(found.before),
-            "after": question.usage_value(found.after),
+            "before": what_if_input.usage_value(found.before),
+            "after": what_if_input.usage_value(found.after),
         },
         "skipped": list(cluster.skipped),
     }
@@ -120,7 +120,7 @@ def _pod(pod: DrainedPod) -> dict[str, Any]:
 
 @with_flags
 def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    flags: QuestionFlags,
+    flags: WhatIfFlags,
     nodes: Annotated[
         list[str] | None,
         typer.Argument(metavar="NODE", help="The nodes to drain, in this order.", autocompletion=options.offered_nodes),
@@ -135,7 +135,7 @@ def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     delete_emptydir_data: Annotated[bool, typer.Option("--delete-emptydir-data", help="Evict pods with an emptyDir too.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the nodes at the end instead of keeping them cordoned.")] = False,
     pending: Annotated[bool, typer.Option("--pending", help="Place the pending pods of the snapshot too.")] = False,
-    output: question.Output = "text",
+    output: what_if_input.Output = "text",
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 if a pod may not be evicted, or finds no other node.")
     ] = False,
@@ -145,25 +145,25 @@ def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     $ wharf drain node-7 node-8 --live --policy policies/
     """
     _refuse_contradictions(nodes or [], selector)
-    asked = question.read(flags, lambda found: found.pending if pending else ())
-    names = nodes or _selected(selector or "", asked.cluster)
-    state = asked.cluster.state
+    inputs = what_if_input.read(flags, lambda found: found.pending if pending else ())
+    names = nodes or _selected(selector or "", inputs.cluster)
+    state = inputs.cluster.state
     snapshot = state.snapshot()
     on_them = sum(len(snapshot.pods_on(row)) for row in map(snapshot.row, names) if row is not None)
     with streams.bar(sys.stderr, "draining", on_them) as advance:
         found = drain(
-            asked.chain,
+            inputs.chain,
             state,
             names,
             force=force,
             delete_empty_dir_data=delete_emptydir_data,
             remove=remove,
-            waiting=asked.pods,
+            waiting=inputs.pods,
             advance=advance,
         )
-    if not found.has_budgets and asked.cluster.objects.taken_at is None:
+    if not found.has_budgets and inputs.cluster.objects.taken_at is None:
         streams.warn([NO_BUDGETS])
-    streams.out(question.rendered(output, lambda: table(found), lambda: _value(found, asked.cluster)))
+    streams.out(what_if_input.rendered(output, lambda: table(found), lambda: _value(found, inputs.cluster)))
     return 1 if exit_code and not found.clean else 0
 
 

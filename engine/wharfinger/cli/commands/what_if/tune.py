@@ -18,8 +18,8 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import chosen_policies, question, streams
-from wharfinger.cli.question import QuestionFlags, with_flags
+from wharfinger.cli import chosen_policies, streams, what_if_input
+from wharfinger.cli.what_if_input import WhatIfFlags, with_flags
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
@@ -133,7 +133,7 @@ def _values(found: Tuned, values: Sequence[float]) -> dict[str, float | None]:
 
 @with_flags
 def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    flags: QuestionFlags,
+    flags: WhatIfFlags,
     objectives: Annotated[
         list[str] | None,
         typer.Option(
@@ -177,7 +177,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     ] = None,
     patch: Annotated[str | None, typer.Option("--patch", metavar="FILE", help="Write the change of the policies to this file.")] = None,
     draw: Annotated[str | None, typer.Option("--picture", metavar="FILE", help="Write the trials as an SVG picture to this file.")] = None,
-    output: question.Output = "text",
+    output: what_if_input.Output = "text",
 ) -> int:
     """Search for better params and weights of policies, and print the best ones as a patch. Changes no policy.
 
@@ -186,7 +186,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if not objectives:
         raise UsageError("--objective is missing: what is to be small? for example --objective unplaced --objective nodes_touched")
     goals = [objective(text) for text in objectives]
-    policies, own, config = _question(flags)
+    policies, own, config = _tune_input(flags)
     numbers = tunables.chosen(tunables.found(policies, assemble(policies, config), kubernetes=kubernetes), wanted or (), policies)
     given = [*own, *(_workload(path, config) for path in on or ())]
     if not given:
@@ -198,7 +198,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
             _refuse_folder(Path(path))
     with streams.bar(sys.stderr, "trials", n_trials, min_steps=1) as advance:
         found = search.tuned(policies, numbers, goals, searched, kept, _where(dask, jobs), most=n_trials, seed=seed, advance=advance)
-    streams.out(question.rendered(output, lambda: table(found), lambda: _value(found)))  # before a file that cannot be written
+    streams.out(what_if_input.rendered(output, lambda: table(found), lambda: _value(found)))  # before a file that cannot be written
     if patch is not None:
         Path(patch).write_text(found.change, encoding="utf-8")
     if draw is not None:
@@ -214,14 +214,14 @@ def _refuse_folder(path: Path) -> None:
         raise UsageError(f"{path}: there is no such folder")
 
 
-def _question(flags: QuestionFlags) -> tuple[Sequence[CompiledPolicy], list[Workload], ChainConfig | None]:
+def _tune_input(flags: WhatIfFlags) -> tuple[Sequence[CompiledPolicy], list[Workload], ChainConfig | None]:
     """(the policies, the cluster of the flags as a workload if there is one, the settings of --config)."""
     if not flags.policy:
         raise UsageError("which policies are to be tuned? give them with --policy")
     if flags.snapshot or flags.live or flags.pods:
-        asked = question.read(flags, lambda found: found.pending)
+        inputs = what_if_input.read(flags, lambda found: found.pending)
         title = ", ".join(flags.snapshot or ["the live cluster"])
-        return asked.policies, [workloads.waiting(title, asked.cluster.state, asked.pods, asked.settings)], asked.settings
+        return inputs.policies, [workloads.waiting(title, inputs.cluster.state, inputs.pods, inputs.settings)], inputs.settings
     policies = chosen_policies.compiled(flags.policy, flags.param)
     return policies, [], chosen_policies.chosen(flags.config, flags.scheduler_name)
 

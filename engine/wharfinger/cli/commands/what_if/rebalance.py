@@ -18,9 +18,9 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import live_cluster, options, question, streams
-from wharfinger.cli.question import Question, QuestionFlags, with_flags
-from wharfinger.cli.verbs.ask.drain import NO_BUDGETS
+from wharfinger.cli import live_cluster, options, streams, what_if_input
+from wharfinger.cli.commands.what_if.drain import NO_BUDGETS
+from wharfinger.cli.what_if_input import WhatIfFlags, WhatIfInput, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.language.report import wording
@@ -61,7 +61,7 @@ def _summary(found: Rebalance) -> Iterator[str]:
     rows = [(f"{count:,}", f"may not: {reason}") for reason, count in found.staying.items()]
     if rows:
         yield from wording.columns(rows, right=frozenset({0}), indent="  ").splitlines()
-    yield from question.usage_lines(found.before, found.after)
+    yield from what_if_input.usage_lines(found.before, found.after)
 
 
 def _reached(reached: GoalProgress) -> str:
@@ -75,7 +75,7 @@ def _value(found: Rebalance, cluster: Cluster) -> dict[str, Any]:
         "goals": [{"goal": each.goal.value, "before": each.before, "after": each.after, "moves": each.moves} for each in found.goals],
         "cost": found.plan_options.cost,
         **plan_value(found.plan_options, found.moves),
-        "revisions": question.revisions(found.chain),
+        "revisions": what_if_input.revisions(found.chain),
         "uncordon": list(found.uncordon),
         "summary": {
             "moves": len(found.moves),
@@ -84,8 +84,8 @@ def _value(found: Rebalance, cluster: Cluster) -> dict[str, Any]:
             "staying": dict(found.staying),
             "notEnded": list(found.left),
             "placedFirst": list(found.placed_first),
-            "before": question.usage_value(found.before),
-            "after": question.usage_value(found.after),
+            "before": what_if_input.usage_value(found.before),
+            "after": what_if_input.usage_value(found.after),
         },
         "skipped": list(cluster.skipped),
     }
@@ -93,7 +93,7 @@ def _value(found: Rebalance, cluster: Cluster) -> dict[str, Any]:
 
 @with_flags
 def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    flags: QuestionFlags,
+    flags: WhatIfFlags,
     goal: Annotated[
         list[Goal] | None,
         typer.Option(
@@ -155,7 +155,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
     timeout: Annotated[
         str, typer.Option("--timeout", metavar="DURATION", help="The maximum time that --apply waits for an eviction or a replacement.")
     ] = "5m",
-    output: question.Output = "text",
+    output: what_if_input.Output = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if the plan has moves.")] = False,
 ) -> int:
     """Plan moves of running pods that free nodes or GPUs, or improve placements. Writes nothing to the cluster without --apply.
@@ -196,31 +196,31 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
         unit=_unit(whole or ()),
         limits=limits,
     )
-    asked = question.read(flags, lambda found: found.pending)
-    found = _planned(asked, plan_options, apply=apply)
-    streams.out(question.rendered(output, lambda: table(found), lambda: _value(found, asked.cluster)))
+    inputs = what_if_input.read(flags, lambda found: found.pending)
+    found = _planned(inputs, plan_options, apply=apply)
+    streams.out(what_if_input.rendered(output, lambda: table(found), lambda: _value(found, inputs.cluster)))
     if found.interrupted:
         streams.print_stderr("this is the plan so far" + ("; it was not carried out, and nothing was changed" if apply else ""))
         raise KeyboardInterrupt
     if apply and found.moves:
-        return _applied(asked.chain, found.plan_options, found.moves, flags, longest)
+        return _applied(inputs.chain, found.plan_options, found.moves, flags, longest)
     return 1 if exit_code and found.moves else 0
 
 
-def _planned(asked: Question, plan_options: PlanOptions, *, apply: bool) -> Rebalance:
+def _planned(inputs: WhatIfInput, plan_options: PlanOptions, *, apply: bool) -> Rebalance:
     """A new plan, with a progress bar. UsageError for an unknown namespace, and for nodes that an earlier plan has left cordoned."""
-    _known_namespaces(plan_options.limits.namespaces, asked.cluster)
-    _no_cordons_left(asked.cluster, apply=apply)
-    n_pods = int(asked.cluster.state.snapshot().pod_count.sum())
+    _known_namespaces(plan_options.limits.namespaces, inputs.cluster)
+    _no_cordons_left(inputs.cluster, apply=apply)
+    n_pods = int(inputs.cluster.state.snapshot().pod_count.sum())
     with streams.bar(sys.stderr, "planning", n_pods) as advance, streams.interruptible() as interrupted:
-        found = rebalance(asked.chain, asked.cluster.state, plan_options, asked.pods, advance, interrupted)
-    if not asked.cluster.state.objects.all(objects.PodDisruptionBudget) and asked.cluster.objects.taken_at is None:
+        found = rebalance(inputs.chain, inputs.cluster.state, plan_options, inputs.pods, advance, interrupted)
+    if not inputs.cluster.state.objects.all(objects.PodDisruptionBudget) and inputs.cluster.objects.taken_at is None:
         streams.warn([NO_BUDGETS])
     return found
 
 
 def _applied(  # noqa: PLR0913 — a plan, and where
-    chain: Chain, plan_options: PlanOptions, moves: Sequence[Move], flags: QuestionFlags, max_wait: float, *, exact: bool = False
+    chain: Chain, plan_options: PlanOptions, moves: Sequence[Move], flags: WhatIfFlags, max_wait: float, *, exact: bool = False
 ) -> int:
     """Carries out the plan; returns the exit code."""
     done = _carry_out(chain, plan_options, moves, flags.kubeconfig, flags.context, max_wait, exact=exact)
@@ -241,7 +241,7 @@ def _applied(  # noqa: PLR0913 — a plan, and where
     return 1 if done.closed else 0
 
 
-def _kept(flags: QuestionFlags, path: Path, max_wait: float, unwanted: Sequence[str], *, apply: bool) -> int:
+def _kept(flags: WhatIfFlags, path: Path, max_wait: float, unwanted: Sequence[str], *, apply: bool) -> int:
     """Carries out a plan that was kept in a file; returns the exit code. Nothing is changed if it does not hold any more.
 
     `unwanted` are flags that were given and that only a new plan heeds.
@@ -254,15 +254,15 @@ def _kept(flags: QuestionFlags, path: Path, max_wait: float, unwanted: Sequence[
     except OSError as error:
         raise UsageError(f"--plan {path}: {error.strerror}") from None
     kept = read_plan(text, f"--plan {path}")
-    asked = question.read(flags)
-    _no_cordons_left(asked.cluster, apply=True)
-    stale = kept.staleness(asked.chain, asked.cluster.state)
+    inputs = what_if_input.read(flags)
+    _no_cordons_left(inputs.cluster, apply=True)
+    stale = kept.staleness(inputs.chain, inputs.cluster.state)
     if stale is not None:
         raise UsageError(f"--plan {path} is stale: {stale}; nothing was changed")
-    return _applied(asked.chain, kept.plan_options, kept.moves, flags, max_wait, exact=True)
+    return _applied(inputs.chain, kept.plan_options, kept.moves, flags, max_wait, exact=True)
 
 
-def _open_left_cordons(flags: QuestionFlags, max_wait: float, unwanted: Sequence[str]) -> int:
+def _open_left_cordons(flags: WhatIfFlags, max_wait: float, unwanted: Sequence[str]) -> int:
     """Opens the nodes that a rebalance has left cordoned; returns the exit code. `unwanted` are flags that it would not heed."""
     if unwanted or not flags.live:
         no = unwanted[0] if unwanted else "--goal, --plan or --apply"
@@ -331,8 +331,8 @@ def _no_cordons_left(cluster: Cluster, *, apply: bool) -> None:
         streams.warn([cordon_hint(left)])
 
 
-def _refuse(flags: QuestionFlags, goals: list[Goal] | None, cost: float, *, apply: bool) -> None:
-    """Raises UsageError for flags that make no question."""
+def _refuse(flags: WhatIfFlags, goals: list[Goal] | None, cost: float, *, apply: bool) -> None:
+    """Raises UsageError for flags that contradict each other."""
     if apply and not flags.live:
         raise UsageError("--apply moves pods of the running cluster; give --live")
     if flags.pods:
@@ -363,7 +363,7 @@ def _unit(given: list[str] | tuple[str, ...]) -> Mapping[str, int]:
 
 
 def _seconds(flag: str, text: str) -> float:
-    from wharfinger.daemon.settings_fields import seconds  # noqa: PLC0415 — imports that few verbs need
+    from wharfinger.daemon.settings_fields import seconds  # noqa: PLC0415 — imports that few commands need
 
     try:
         return float(seconds(text))

@@ -63,11 +63,11 @@ def _annotation(setting: Setting) -> Any:
     return Annotated[plain | None, option]
 
 
-def taking_settings(verb: Callable[[Settings], int], **arguments: Any) -> Callable[..., int]:
-    """The verb as a command of typer with a parameter for every flag; `arguments` (name to annotation) are not passed on to it."""
+def taking_settings(function: Callable[[Settings], int], **arguments: Any) -> Callable[..., int]:
+    """The function as typer takes it, with a parameter for every flag; `arguments` (name to annotation) are not passed on to it."""
 
     def command(**given: Any) -> int:
-        return verb(_settings({name: value for name, value in given.items() if name not in arguments}))
+        return function(_settings({name: value for name, value in given.items() if name not in arguments}))
 
     flags = {"config": _CONFIG, **_OF_PROFILE, **{name: _annotation(setting) for name, setting in _SETTINGS.items()}}
     parameters = [
@@ -76,7 +76,7 @@ def taking_settings(verb: Callable[[Settings], int], **arguments: Any) -> Callab
     ]
     vars(command)["__signature__"] = inspect.Signature(parameters, return_annotation=int)  # what typer reads
     command.__annotations__ = {**arguments, **flags, "return": int}
-    command.__doc__ = verb.__doc__
+    command.__doc__ = function.__doc__
     return command
 
 

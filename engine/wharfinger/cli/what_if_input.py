@@ -1,6 +1,6 @@
-"""Shared by `wharf dry-run` and the other what-if verbs: the flags of the question, and parts of the report.
+"""Flags and input of `wharf dry-run` and the other what-if commands, and the parts that their reports share.
 
-The flags name the cluster, the policies and the pods. A verb takes them as one parameter of type `QuestionFlags`; `with_flags` gives typer
+The flags name the cluster, the policies and the pods. A command takes them as one parameter of type `WhatIfFlags`; `with_flags` gives typer
 a parameter for each of them.
 """
 
@@ -41,8 +41,8 @@ Output = Annotated[Format, options.FORMAT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionFlags:
-    """The flags that say on which cluster, by which policies and settings, and for which pods a question is answered."""
+class WhatIfFlags:
+    """The flags that name the cluster, the policies, the settings and the pods."""
 
     snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None
     live: Annotated[bool, typer.Option("--live", help="Take the cluster as it is now instead of a snapshot.")] = False
@@ -62,7 +62,7 @@ class QuestionFlags:
     ] = False
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class WhatIfInput(Struct, frozen=True, kw_only=True):
     """The objects that flags name, read and compiled; `pods` are those of `--pods`, in the order of the files."""
 
     policies: tuple[CompiledPolicy, ...]
@@ -72,8 +72,8 @@ class Question(Struct, frozen=True, kw_only=True):
     pods: tuple[PodView, ...]
 
 
-def read(flags: QuestionFlags, waiting: Callable[[Cluster], tuple[PodView, ...]] = lambda _cluster: ()) -> Question:
-    """The question that the flags describe; warnings about objects and policies go to standard error.
+def read(flags: WhatIfFlags, waiting: Callable[[Cluster], tuple[PodView, ...]] = lambda _cluster: ()) -> WhatIfInput:
+    """The input that the flags name; warnings about objects and policies go to standard error.
 
     `waiting` selects the pods of the cluster if `--pods` names none. Raises PolicyError for a policy that does not compile; UsageError for
     flags that exclude each other, a file that cannot be read and a cluster without a node; InvalidObject.
@@ -87,11 +87,11 @@ def read(flags: QuestionFlags, waiting: Callable[[Cluster], tuple[PodView, ...]]
     pods, warnings = _pods(flags, found, waiting)
     streams.warn([*found.skipped, *cluster.oversized_amounts(found.objects), *warnings])
     streams.warn(policy_warnings.warnings(policies, found.state.snapshot(), pods))
-    return Question(policies=policies, settings=settings, chain=chain, cluster=found, pods=pods)
+    return WhatIfInput(policies=policies, settings=settings, chain=chain, cluster=found, pods=pods)
 
 
 def _pods(
-    flags: QuestionFlags, found: Cluster, waiting: Callable[[Cluster], tuple[PodView, ...]]
+    flags: WhatIfFlags, found: Cluster, waiting: Callable[[Cluster], tuple[PodView, ...]]
 ) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
     """(the pods of `--pods`, or the waiting ones; a warning for each object that was not found)."""
     if flags.pods:
@@ -99,24 +99,24 @@ def _pods(
     return waiting(found), ()
 
 
-def with_flags(verb: Callable[..., int]) -> Callable[..., int]:
-    """The verb as a command of typer: a parameter whose type is a dataclass of flags becomes one parameter for each field."""
-    hints = typing.get_type_hints(verb, include_extras=True)
+def with_flags(function: Callable[..., int]) -> Callable[..., int]:
+    """The function as typer takes it: a parameter whose type is a dataclass of flags becomes one parameter for each field."""
+    hints = typing.get_type_hints(function, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
 
     def command(**given: Any) -> int:
         grouped = {name: _group_flags(group, given) for name, group in groups.items()}
-        with without_full_collections():  # the many objects of a question stay until its answer: collections would find nothing
-            return verb(**grouped, **given)
+        with without_full_collections():  # the many objects that are read stay until the command ends: collections would find nothing
+            return function(**grouped, **given)
 
     parameters = [
         flag
-        for name, parameter in inspect.signature(verb).parameters.items()
+        for name, parameter in inspect.signature(function).parameters.items()
         for flag in (_parameters(hints[name]) if name in groups else [_keyword(name, hints[name], parameter.default)])
     ]
     vars(command)["__signature__"] = inspect.Signature(parameters, return_annotation=int)  # what typer reads
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": int}
-    command.__doc__ = verb.__doc__
+    command.__doc__ = function.__doc__
     return command
 
 

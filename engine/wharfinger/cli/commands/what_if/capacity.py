@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options, question, streams
-from wharfinger.cli.question import QuestionFlags, with_flags
+from wharfinger.cli import options, streams, what_if_input
+from wharfinger.cli.what_if_input import WhatIfFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
 from wharfinger.what_if.capacity import DEFAULT_LIMIT, Capacity, Change, Gain, GroupRoom, LessOf, Room, Share, capacity
@@ -43,7 +43,7 @@ def _group(room: GroupRoom) -> Iterator[str]:
             yield f"  … and {sum(each.groups for each in others):,} in {wording.count(len(others), 'other domain')}"
     if room.stop is not None:
         yield f"  the next one has no place: {room.stop.message}"
-        yield from (f"    {question.domain_fit(fit)}" for fit in room.stop.nearest)
+        yield from (f"    {what_if_input.domain_fit(fit)}" for fit in room.stop.nearest)
         yield from _changes(room)
 
 
@@ -106,7 +106,7 @@ def _gain(gain: Gain, unit: str = "") -> str:
 
 def _value(found: Capacity) -> dict[str, Any]:
     return {
-        **question.chain_value(found.chain),
+        **what_if_input.chain_value(found.chain),
         "nodes": None if found.extra is None else {"like": found.extra.model, "count": found.extra.count},
         "workloads": [_room_value(room) for room in found.rooms],
         "groups": [_group_value(room) for room in found.groups],
@@ -173,7 +173,7 @@ def _change(change: Change) -> dict[str, Any]:
 
 @with_flags
 def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    flags: QuestionFlags,
+    flags: WhatIfFlags,
     by: Annotated[
         list[str] | None,
         typer.Option("--by", metavar="LABEL", help="Count by this label of nodes instead of by node; may be given several times."),
@@ -190,7 +190,7 @@ def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
     most: Annotated[
         int, typer.Option("--most", metavar="N", min=1, max=MAX_PODS, help="The maximum number of further pods that are counted.")
     ] = DEFAULT_LIMIT,
-    output: question.Output = "text",
+    output: what_if_input.Output = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if not all of the pods fit.")] = False,
 ) -> int:
     """Report how many more pods fit, where, what stops the next one, and what would help. Writes nothing to the cluster.
@@ -199,16 +199,16 @@ def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
     """
     if like is None and nodes is not None:
         raise UsageError("--nodes is the number of nodes; --like NODE is the node to copy")
-    asked = question.read(flags, lambda found: found.pending)
-    with streams.bar(sys.stderr, "counting", len(asked.pods) + most) as advance:
+    inputs = what_if_input.read(flags, lambda found: found.pending)
+    with streams.bar(sys.stderr, "counting", len(inputs.pods) + most) as advance:
         found = capacity(
-            asked.chain,
-            asked.cluster.state,
-            asked.pods,
+            inputs.chain,
+            inputs.cluster.state,
+            inputs.pods,
             by=by or (),
             extra=None if like is None else NodesLike(model=like, count=nodes or 1),
             most=most,
             advance=advance,
         )
-    streams.out(question.rendered(output, lambda: table(found), lambda: _value(found)))
+    streams.out(what_if_input.rendered(output, lambda: table(found), lambda: _value(found)))
     return 1 if exit_code and not found.all_placed else 0

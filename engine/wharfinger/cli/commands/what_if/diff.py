@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from wharfinger.cli import chosen_policies, diff_report, options, question, streams
+from wharfinger.cli import chosen_policies, diff_report, options, streams, what_if_input
 from wharfinger.cli.diff_report import Titles
-from wharfinger.cli.question import Question, QuestionFlags, with_flags
+from wharfinger.cli.what_if_input import WhatIfFlags, WhatIfInput, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.model.node_labels import ZONE
@@ -48,7 +48,7 @@ class AgainstFlags:
 
 @with_flags
 def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    flags: QuestionFlags,
+    flags: WhatIfFlags,
     against: AgainstFlags,
     replace: Annotated[
         list[str] | None,
@@ -82,29 +82,29 @@ def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
     return 1 if exit_code and found.totals.changes else 0
 
 
-def _over_pods(flags: QuestionFlags, against: AgainstFlags, words: list[str], labels: list[str]) -> tuple[Diff, Titles]:
-    asked = question.read(flags, lambda found: found.pending)
-    replaced = replaced_pods(asked.cluster.state, words)
-    before, titled = _against(flags, against, asked)
-    if before.revision == asked.chain.revision:
+def _over_pods(flags: WhatIfFlags, against: AgainstFlags, words: list[str], labels: list[str]) -> tuple[Diff, Titles]:
+    inputs = what_if_input.read(flags, lambda found: found.pending)
+    replaced = replaced_pods(inputs.cluster.state, words)
+    before, titled = _against(flags, against, inputs)
+    if before.revision == inputs.chain.revision:
         streams.warn(["both sides have the same policies and settings; name the other side with --against"])
-    if not asked.pods and not replaced:
+    if not inputs.pods and not replaced:
         streams.warn(["there are no pods to place; give some with --pods, or place running ones again with --replace"])
-    with streams.bar(sys.stderr, "placing on both sides", 2 * (len(asked.pods) + len(replaced))) as advance:
-        found = diff(before, asked.chain, asked.cluster.state, asked.pods, replaced=replaced, labels=labels, advance=advance)
-    return found, Titles(before=titled, after=_described(asked.chain, flags.config))
+    with streams.bar(sys.stderr, "placing on both sides", 2 * (len(inputs.pods) + len(replaced))) as advance:
+        found = diff(before, inputs.chain, inputs.cluster.state, inputs.pods, replaced=replaced, labels=labels, advance=advance)
+    return found, Titles(before=titled, after=_described(inputs.chain, flags.config))
 
 
-def _against(flags: QuestionFlags, against: AgainstFlags, asked: Question) -> tuple[Chain, str]:
+def _against(flags: WhatIfFlags, against: AgainstFlags, inputs: WhatIfInput) -> tuple[Chain, str]:
     """The chain to compare with, and its name. What is not given for it is as on the side after."""
     if not any(dataclasses.astuple(against)):
-        if not asked.policies:
+        if not inputs.policies:
             return assemble(()), NO_POLICIES
-        return assemble((), asked.settings), "no policies; give --against for others"
+        return assemble((), inputs.settings), "no policies; give --against for others"
     own = against.against or against.against_param
-    policies = chosen_policies.compiled(against.against or flags.policy, against.against_param) if own else asked.policies
+    policies = chosen_policies.compiled(against.against or flags.policy, against.against_param) if own else inputs.policies
     if against.against_config is None:
-        settings, config = asked.settings, flags.config
+        settings, config = inputs.settings, flags.config
     else:
         settings, config = chosen_policies.chosen(against.against_config, flags.scheduler_name), against.against_config
     chain = assemble(policies, settings)
@@ -116,7 +116,7 @@ def _described(chain: Chain, config: str | None) -> str:
     return f"{names}, settings of {config}" if config else names
 
 
-def _over_log(log: str, flags: QuestionFlags, against: AgainstFlags) -> tuple[LogDiff, Titles]:
+def _over_log(log: str, flags: WhatIfFlags, against: AgainstFlags) -> tuple[LogDiff, Titles]:
     after = chosen_policies.others_for_log(flags.policy, flags.param, flags.scheduler_name)
     if after is None:
         raise UsageError("--log: which policies would decide otherwise? Give --policy or --param")
@@ -134,7 +134,7 @@ def _of_log(paths: str | None, params: list[str] | None) -> str:
     return " with ".join([paths or "the policies of the log", *([", ".join(params)] if params else [])])
 
 
-def _refuse_cluster(flags: QuestionFlags, against: AgainstFlags, replace: list[str] | None, by: list[str] | None) -> None:
+def _refuse_cluster(flags: WhatIfFlags, against: AgainstFlags, replace: list[str] | None, by: list[str] | None) -> None:
     """Raises UsageError for flags about a cluster or settings: a log has its own."""
     given = {
         "--snapshot": flags.snapshot,
@@ -157,4 +157,4 @@ def _refuse_cluster(flags: QuestionFlags, against: AgainstFlags, replace: list[s
 def _rendered(found: Diff | LogDiff, titles: Titles, output: Format, most: int) -> str:
     if output == "markdown":
         return diff_report.markdown(found, titles, most)
-    return question.rendered(output, lambda: diff_report.table(found, titles, most), lambda: diff_report.value(found, titles))
+    return what_if_input.rendered(output, lambda: diff_report.table(found, titles, most), lambda: diff_report.value(found, titles))
