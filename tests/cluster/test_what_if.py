@@ -55,9 +55,17 @@ def policies(tmp_path):
 
 @pytest.fixture
 def scheduler(control_plane, policies, tmp_path):
-    """A `wharf run` with both schedulers."""
-    profiles = [{"schedulerName": name, "policies": [str(path)]} for name, path in policies.items()]
-    settings = {"apiVersion": "config.wharfinger.dev/v1alpha1", "kind": "WharfingerConfiguration", "profiles": profiles}
+    """A `wharf run` with both schedulers.
+
+    Its backoffs do not end while other pods are to be tried, so that the order of attempts does not depend on the speed of the machine.
+    """
+    settings = {
+        "apiVersion": "config.wharfinger.dev/v1alpha1",
+        "kind": "WharfingerConfiguration",
+        "profiles": [{"schedulerName": name, "policies": [str(path)]} for name, path in policies.items()],
+        "podInitialBackoffSeconds": 3600,
+        "podMaxBackoffSeconds": 3600,
+    }
     (tmp_path / "wharf.yaml").write_text(json.dumps(settings))
     with WharfProcess(control_plane, "--config", tmp_path / "wharf.yaml") as running:
         yield running

@@ -17,7 +17,7 @@ from wharfinger.daemon.policies import POLICIES, announced, connect, measure, me
 from wharfinger.daemon.settings import Settings
 from wharfinger.emit import Emit, Subscribers, ignore
 from wharfinger.errors import WharfingerError
-from wharfinger.event_loop import Tasks
+from wharfinger.event_loop import Backoff, Tasks
 from wharfinger.framework.ports import Clock, ClusterSink
 from wharfinger.garbage import collect_when_idle
 from wharfinger.kube.api_server import ApiServer, ServerVersion, ports_of
@@ -31,6 +31,7 @@ from wharfinger.operator.compose import Operator, StorePolicies
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.ports import DryRunBinder, DryRunClaimWriter, DryRunSink, DryRunWriter, NoEvents, Ports, StopwatchOf, not_measured
+from wharfinger.scheduler.queue.places import QueueSettings
 from wharfinger.scheduler.scheduler import Scheduler, SchedulerSettings
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.policies import PolicyEvents, SignalEvents
@@ -212,11 +213,13 @@ def lease_of(settings: Settings, name: str) -> LeaseSettings | None:
 def limits_of(settings: Settings) -> SchedulerSettings:
     """The scheduler's limits; nothing is decided before every kind that is watched, and every policy, is known."""
     limits = settings.limits
+    backoff = Backoff(initial=settings.pod_initial_backoff_seconds, most=settings.pod_max_backoff_seconds)
     return SchedulerSettings(
         needed=frozenset({POLICIES, *(resource.name for resource in SCHEDULING)}),
         most_binds=limits.binds,
         most_writes=limits.writes,
         stop_seconds=limits.grace_period,
+        queue=QueueSettings(backoff=backoff, error_backoff=backoff),
         budget=BudgetSettings(seconds=limits.policy_budget),
     )
 

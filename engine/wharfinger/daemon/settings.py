@@ -27,7 +27,13 @@ from wharfinger.daemon.settings_fields import Duration, FilePath, Flag, Part
 from wharfinger.errors import UsageError
 from wharfinger.framework import chain_settings, kubernetes_profiles
 from wharfinger.framework.chain_settings import exactly
-from wharfinger.framework.kubernetes_profiles import only_document, without_nulls
+from wharfinger.framework.kubernetes_profiles import (
+    INITIAL_BACKOFF,
+    MAX_BACKOFF,
+    BackoffSeconds,
+    only_document,
+    without_nulls,
+)
 
 ADMISSION_PORT = 10262
 
@@ -240,6 +246,13 @@ class Settings(Part):
         default=None, description="A folder that keeps the last good version of each policy for the next start"
     )
     leader_election: LeaderElection = LeaderElection()
+    pod_initial_backoff_seconds: BackoffSeconds = Field(
+        default=INITIAL_BACKOFF,
+        description="The seconds that a rejected pod waits before it is tried again; it waits less if no other pod is to be tried",
+    )
+    pod_max_backoff_seconds: BackoffSeconds = Field(
+        default=MAX_BACKOFF, description="The longest of these waits; each is twice as long as the one before"
+    )
     limits: Limits = Limits()
     prometheus: Mapping[str, Prometheus] = Field(default_factory=dict)
     signals: SignalSettings = SignalSettings()
@@ -286,6 +299,11 @@ class Settings(Part):
         unknown = next((name for name in self.tenant_servers if name not in self.prometheus), None)
         if unknown is not None:
             raise ValueError(f"tenantServers names {unknown}, which is none of those under prometheus")
+        return self
+
+    @model_validator(mode="after")
+    def _backoffs_grow(self) -> Self:
+        kubernetes_profiles.check_backoffs(self.pod_initial_backoff_seconds, self.pod_max_backoff_seconds)
         return self
 
     @field_validator("policy_config_map")

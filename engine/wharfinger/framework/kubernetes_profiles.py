@@ -10,10 +10,10 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from msgspec import Struct
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from wharfinger.errors import UsageError, WharfingerError
@@ -41,10 +41,20 @@ _ONLY_RUNNING = (
     "clientConnection",
     "enableProfiling",
     "enableContentionProfiling",
-    "podInitialBackoffSeconds",
-    "podMaxBackoffSeconds",
     "delayCacheUntilActive",
 )
+OWN_SETTINGS = f"is read from the {PROCESS_KIND} of `wharf run`, and changes nothing here"
+_BACKOFFS = ("podInitialBackoffSeconds", "podMaxBackoffSeconds")
+INITIAL_BACKOFF, MAX_BACKOFF = 1, 10
+"""Seconds, the defaults of kube-scheduler."""
+BackoffSeconds = Annotated[int, Field(ge=1, le=9_223_372_036)]
+"""A backoff; the most is the longest duration of Go."""
+
+
+def check_backoffs(initial: int, most: int) -> None:
+    """Checks, as kube-scheduler does, that the longest backoff is not shorter than the first; raises ValueError."""
+    if most < initial:
+        raise ValueError(f"podMaxBackoffSeconds is {most}; it must be at least podInitialBackoffSeconds, which is {initial}")
 
 
 class Profiles(Struct, frozen=True, kw_only=True):
@@ -112,6 +122,9 @@ def _notes(read: SchedulerConfiguration, found: chain_settings.Findings) -> None
     for name in _ONLY_RUNNING:
         if name in given:
             found.note((name,), RUNNING)
+    for name in _BACKOFFS:
+        if name in given:
+            found.note((name,), OWN_SETTINGS)
     for index, profile in enumerate(read.profiles):
         if profile.percentage_of_nodes_to_score is not None:
             found.note(("profiles", index, "percentageOfNodesToScore"), EVERY_NODE)
@@ -232,9 +245,14 @@ class SchedulerConfiguration(Part):
     client_connection: dict[str, Any] | None = None
     enable_profiling: bool | None = None
     enable_contention_profiling: bool | None = None
-    pod_initial_backoff_seconds: int | None = Field(default=None, ge=1)
-    pod_max_backoff_seconds: int | None = Field(default=None, ge=1)
+    pod_initial_backoff_seconds: BackoffSeconds = INITIAL_BACKOFF
+    pod_max_backoff_seconds: BackoffSeconds = MAX_BACKOFF
     delay_cache_until_active: bool | None = None
+
+    @model_validator(mode="after")
+    def _backoffs_grow(self) -> Self:
+        check_backoffs(self.pod_initial_backoff_seconds, self.pod_max_backoff_seconds)
+        return self
 
     @field_validator("extenders")
     @classmethod

@@ -83,6 +83,15 @@ SENTENCES = {
         "leaderElection: {leaseDuration: 5s}",
         "leaderElection: leaseDuration must be longer than renewDeadline, and that longer than 1.2 times retryPeriod",
     ),
+    "no backoff": ("podInitialBackoffSeconds: 0", "podInitialBackoffSeconds: Input should be greater than or equal to 1, not 0"),
+    "a backoff beyond any duration": (
+        "podMaxBackoffSeconds: 9223372037",
+        "podMaxBackoffSeconds: Input should be less than or equal to 9223372036, not 9223372037",
+    ),
+    "a first backoff longer than the longest": (
+        "podInitialBackoffSeconds: 11",
+        "the document: podMaxBackoffSeconds is 10; it must be at least podInitialBackoffSeconds, which is 11",
+    ),
     "two profiles of one name": (
         "profiles: [{policies: [a]}, {policies: [b]}]",
         "profiles: there are several profiles for schedulerName wharfinger; join their policies in one, or rename one",

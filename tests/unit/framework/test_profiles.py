@@ -143,7 +143,7 @@ def test_fields_that_change_nothing_are_noted():
     assert found.notes == (
         "parallelism: changes nothing: all nodes are evaluated together",
         "leaderElection: concerns a running scheduler, and changes nothing about where pods go",
-        "podMaxBackoffSeconds: concerns a running scheduler, and changes nothing about where pods go",
+        "podMaxBackoffSeconds: is read from the WharfingerConfiguration of `wharf run`, and changes nothing here",
         "profiles[0].percentageOfNodesToScore: changes nothing: every node is always considered",
     )
     assert read({"plugins": {"multiPoint": {"enabled": named("DefaultBinder")}}}).notes or "DefaultBinder" in default_registry()
@@ -253,6 +253,11 @@ def test_all_errors_are_reported_at_once():
         ({"extenders": [{"urlPrefix": "http://a"}]}, "extenders: extenders are not called"),
         ({"percentOfNodesToScore": 5}, "percentOfNodesToScore: there is no such field; did you mean percentageOfNodesToScore?"),
         ({"percentageOfNodesToScore": 101}, "percentageOfNodesToScore: Input should be less than or equal to 100, not 101"),
+        ({"podInitialBackoffSeconds": 0}, "podInitialBackoffSeconds: Input should be greater than or equal to 1, not 0"),
+        (
+            {"podInitialBackoffSeconds": 11},
+            "the document: podMaxBackoffSeconds is 10; it must be at least podInitialBackoffSeconds, which is 11",
+        ),
         ({"profiles": [{"schedulerName": "a"}, {"schedulerName": "a"}]}, "profiles[1].schedulerName: a has a profile already"),
     ],
 )
