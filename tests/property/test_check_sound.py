@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.interpreter import Interpreter
+from wharfinger.language.check.constant_conditions import ConditionTruth
 from wharfinger.language.check.context import WorkBudget
-from wharfinger.language.check.truth import Truths
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
@@ -78,7 +78,7 @@ def test_values_are_as_their_types_say(data: st.DataObject) -> None:
     intervals = Intervals(params={p.name: (p.low, p.high) for p in policy.params})
     for let in policy.lets:
         intervals.lets[let.name] = intervals.of(let.value)
-    truths = Truths({let.name: let for let in policy.lets}, intervals, WorkBudget())
+    truths = ConditionTruth({let.name: let for let in policy.lets}, intervals, WorkBudget())
     for expr in sub_expressions(policy):
         value = interpreter.value(expr, 0)
         assert value is not None or expr.type.optional, describe(expr)

@@ -56,14 +56,14 @@ def actions(document: Document, start: int, end: int) -> list[Action]:
     """The changes that are possible at characters `start` to `end`, fixes first."""
     overlapping = [finding for finding in _findings_near(document, start, end) if finding.start <= end and start <= finding.end]
     fixes, trials = list[Action](), _Trials()
-    with suppress(_EnoughTried):
+    with suppress(_TrialLimitReached):
         for finding in overlapping:
             for action in _fixes(document, finding, trials):
                 fixes.append(action)
     return [*fixes, *_extractions(document, start, end)]
 
 
-class _EnoughTried(Exception):
+class _TrialLimitReached(Exception):
     """The checks of one request have read as many letters as they may."""
 
 
@@ -74,10 +74,10 @@ class _Trials:
         self._letters = 0
 
     def errors(self, document: Document) -> list[tuple[str, int]]:
-        """The code and the place of each error; raises `_EnoughTried`."""
+        """The code and the place of each error; raises `_TrialLimitReached`."""
         self._letters += sum(map(len, document.text.split()))  # statements that were left out are spaces
         if self._letters > MAX_LETTERS_TRIED:
-            raise _EnoughTried
+            raise _TrialLimitReached
         return [(each.code.name, each.span.start) for each in document.checked.found if each.severity is Severity.ERROR]
 
 

@@ -33,7 +33,7 @@ _USES = frozenset({Role.VALUE, Role.FUNCTION})
 _NOT_LINE_ENDS = re.compile(r"[^\r\n]")
 
 
-class Opened(Struct, frozen=True):
+class EditorTexts(Struct, frozen=True):
     """Texts that are open in an editor, before those that are stored."""
 
     texts: Mapping[str, str]
@@ -102,7 +102,7 @@ class Document:
         self._uses: dict[int, list[Statement]] = {}
         self._known = frozenset[str]()
         self._stored = texts if texts is not None else NoFiles()
-        self._texts = Opened({name: self.text}, self._stored)
+        self._texts = EditorTexts({name: self.text}, self._stored)
 
     def with_text(self, text: str) -> Document:
         """The document with another text."""
@@ -275,14 +275,14 @@ class Document:
         return replace(file, lost=file.lost | (self._known - declared))
 
     @cached_property
-    def too_costly(self) -> tuple[Diagnostic, ...]:
+    def cost_findings(self) -> tuple[Diagnostic, ...]:
         """Findings about the cost of the policy; empty if it has errors."""
         diagnostics = Diagnostics()
         if self.checked.policy is not None:
             cost.report(self.checked.policy, diagnostics, cost.of_policy(self.checked.policy))
         return tuple(each for each in diagnostics if each.span.source.name == self.name)
 
-    def refused(self) -> Iterator[tuple[str, int, int]]:
+    def refused_arguments(self) -> Iterator[tuple[str, int, int]]:
         """Sentences of plugins about their arguments, with the characters of their names."""
         if self.checked.policy is not None:
             for span, sentence in chain_settings.refused_arguments(self.checked.policy, default_registry()):
@@ -350,9 +350,11 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 def findings(document: Document) -> list[Finding]:
     """The findings about a document in the order of the text."""
-    refused = [Finding(start=start, end=end, severity="error", code="", message=message) for message, start, end in document.refused()]
-    found = (*document.checked.found, *document.too_costly)
-    return sorted((*map(_finding, found), *refused), key=lambda each: (each.start, each.end))
+    refused_arguments = [
+        Finding(start=start, end=end, severity="error", code="", message=message) for message, start, end in document.refused_arguments()
+    ]
+    found = (*document.checked.found, *document.cost_findings)
+    return sorted((*map(_finding, found), *refused_arguments), key=lambda each: (each.start, each.end))
 
 
 def _finding(diagnostic: Diagnostic) -> Finding:

@@ -132,7 +132,7 @@ def result_text(result: Result) -> str:
     return "\n".join([f"failed: {result.title}: {lines[0]}", *lines[1:]])
 
 
-class Passing:
+class PassingNodeCounts:
     """The number of nodes of a cluster that pass each filter of a policy, for a pod that it governs."""
 
     def __init__(self, policy: typed.Policy, cluster: KnownCluster) -> None:

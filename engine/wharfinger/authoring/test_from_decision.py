@@ -47,7 +47,7 @@ def decision_test(document: Document, cluster: KnownCluster) -> str:
     pod = _pod(compiled, cluster)
     snapshot = cluster.snapshot
     decision = decide(assemble([compiled]), snapshot, pod)
-    written = _Written(document, compiled, cluster, pod, decision)
+    written = _DecisionTest(document, compiled, cluster, pod, decision)
     expectations = [line for line in written.expectations() if written.holds([line])]
     if not expectations:
         raise UsageError(f"nothing that happens to {pod.key} can be written as a test: it depends on values that tests do not have")
@@ -61,7 +61,7 @@ def _pod(compiled: CompiledPolicy, cluster: KnownCluster) -> PodView:
     return found
 
 
-class _Written:
+class _DecisionTest:
     """A decision written down as a test."""
 
     def __init__(self, document: Document, compiled: CompiledPolicy, cluster: KnownCluster, pod: PodView, decision: Decision) -> None:

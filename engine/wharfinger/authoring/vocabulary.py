@@ -220,7 +220,7 @@ def attribute_text(attribute: Attribute) -> str:
     return f"{attribute.doc}\n\n{type_with_unit(attribute.type)}"
 
 
-def called(function: Function) -> str:
+def signature_text(function: Function) -> str:
     """The signature of a function, with the kinds of its parameters."""
     name, dot, result = function.name.partition(".")
     return f"{name}({', '.join(parameters(function))}){dot}{result}"
@@ -250,7 +250,7 @@ def _kinds(parameter: Parameter) -> str:
 
 def function_text(function: Function) -> str:
     """The documentation of a function, as Markdown with an example."""
-    return f"```policy\n{called(function)}\n```\n{function.doc}\n\n```policy\n{function.example}\n```"
+    return f"```policy\n{signature_text(function)}\n```\n{function.doc}\n\n```policy\n{function.example}\n```"
 
 
 def range_text(document: Document, expr: typed.Expr) -> str:
@@ -261,7 +261,7 @@ def range_text(document: Document, expr: typed.Expr) -> str:
     return "" if all(map(math.isinf, interval)) else possible(interval, expr.type.kind)
 
 
-def short(document: Document, word: Word) -> str:
+def short_description(document: Document, word: Word) -> str:
     """A short description of a declared name: its keyword, and its type if it is known."""
     binding = document.declarations.checked.notes.names.get(word.name)
     if binding is None or binding.reference is None:

@@ -41,7 +41,7 @@ class BoundPolicy:
         self._static = policy.static_columns(strings)
         self._start = schedule.bound(policy.program, pod, strings=strings, tables=self._static.tables)
         if not self._placed:
-            fresh = schedule.framed(self._start, AtRows(snapshot, pod, _NO_ROWS))
+            fresh = schedule.with_frame(self._start, AtRows(snapshot, pod, _NO_ROWS))
             schedule.run(policy.program.lasting, fresh)
             for register, _ in policy.program.lasting:
                 self._start[register] = fresh[register]
@@ -123,7 +123,7 @@ class BoundPolicy:
     def _states(self, rule: CompiledScore, raw: NDArray[np.float64], outputs: list[Any]) -> NDArray[np.uint8] | None:
         """The state of each value, None if all are values. A value that is not finite is missing."""
         missing: Any = None
-        if rule.plan.hazardous and np.count_nonzero(finite := np.isfinite(raw)) < len(raw):
+        if rule.plan.may_warn and np.count_nonzero(finite := np.isfinite(raw)) < len(raw):
             missing = np.logical_not(finite)
         if rule.optional and np.count_nonzero(outputs[1]) < np.size(outputs[1]):
             absent = np.logical_not(outputs[1])
@@ -178,19 +178,19 @@ class BoundPolicy:
         If two snapshots have equal tokens, the answer for a row can differ only by what changed on that row or in a node object. Only
         GLOBAL rules depend on more. The token keeps references to what it compares, so an old one never equals a new one by chance.
         """
-        watch = rule.plan.watch
-        moment: Hashable = snapshot.moment if watch.timed or rule.metrics else None
-        if watch.namespaces:
+        dependencies = rule.plan.dependencies
+        moment: Hashable = snapshot.moment if dependencies.reads_time or rule.metrics else None
+        if dependencies.namespaces:
             moment = moment, snapshot.objects.namespace_labels
-        if not watch.selections and not watch.groups:
+        if not dependencies.selections and not dependencies.groups:
             return moment
         registers = self._start
-        if watch.groups or any(registers[place] is None for place in watch.selections):  # the others last
-            registers = schedule.framed(registers, AtRows(snapshot, self._pod, _NO_ROWS, self._placed))
+        if dependencies.groups or any(registers[place] is None for place in dependencies.selections):  # the others last
+            registers = schedule.with_frame(registers, AtRows(snapshot, self._pod, _NO_ROWS, self._placed))
             with np.errstate(all="ignore"):  # the name of a group may be chosen by values that are not present
-                schedule.run(watch.steps, registers)
-        counts = ((registers[place], registers[place].follow()) for place in watch.selections)
-        return (moment, *(registers[place] for place in watch.groups), *counts)
+                schedule.run(dependencies.steps, registers)
+        counts = ((registers[place], registers[place].follow()) for place in dependencies.selections)
+        return (moment, *(registers[place] for place in dependencies.groups), *counts)
 
     # ── evaluation ──
 
@@ -202,7 +202,7 @@ class BoundPolicy:
 
     def _outputs(self, plan: schedule.Plan, frame: AtRows) -> list[Any]:
         """The outputs of a plan; each is a column or one value for all rows."""
-        if plan.hazardous:
+        if plan.may_warn:
             with np.errstate(all="ignore"):  # values that are not present are arbitrary, also as divisors
                 self._run(plan, frame)
         else:
@@ -226,7 +226,7 @@ class BoundPolicy:
             if snapshot.strings is not self._strings:
                 raise ValueError("a bound policy was evaluated on another cluster")
             frame = self._frame = AtRows(snapshot, self._pod, rows, self._placed, self._points)
-            self._registers = schedule.framed(self._start, frame)
+            self._registers = schedule.with_frame(self._start, frame)
         return frame
 
     def read_in_steps(self, snapshot: Callable[[], Snapshot]) -> Generator[None]:
@@ -252,7 +252,7 @@ class BoundPolicy:
         return (part.register, *(self._start[place] for place in part.depends), self._pod.template if part.of_pod else None)
 
     def _values(self, part: schedule.StaticPart, snapshot: Snapshot, rows: Rows) -> Any:
-        fresh = schedule.framed(self._start, AtRows(snapshot, self._pod, rows, self._placed))
+        fresh = schedule.with_frame(self._start, AtRows(snapshot, self._pod, rows, self._placed))
         with np.errstate(all="ignore"):  # needed if the caller is code for one row, which sets no error state
             schedule.run(part.steps, fresh)
         return fresh[part.register]

@@ -190,7 +190,7 @@ def of_policy(policy: typed.Policy) -> Cost:
     roots = PolicyRoots(policy)
     return estimate(
         policy,
-        optimized(roots.module, {}, selection_parts.take_apart),
+        optimized(roots.module, {}, selection_parts.split_selection),
         roots.groups,
         evicting=pod_programs.module_of_victims(policy, {}) if policy.victims else None,
         grouping=None if policy.group is None else pod_programs.module_of_group(policy, policy.group, {}),

@@ -110,7 +110,7 @@ ALLOWED = "allowed"
 class Victims:
     """The rules of one policy about victims, as the program `module`.
 
-    `timed`: an answer may change with time alone; `reads_namespaces`: with the labels of namespaces.
+    `reads_time`: an answer may change with time alone; `reads_namespaces`: with the labels of namespaces.
 
     Rules of a namespace apply to its own pods alone; pods of other namespaces are never evicted for it.
     """
@@ -120,7 +120,7 @@ class Victims:
         self._item = item_program(module.roots[ALLOWED])
         captures = {str(place): node for place, node in enumerate(self._item.captures)}
         self._captured = schedule.schedule(Module(graph=module.graph, roots=captures), {})
-        self.timed = module.has(leaves.NOW_GIVEN)
+        self.reads_time = module.has(leaves.NOW_GIVEN)
         self.reads_namespaces = module.has(leaves.NAMESPACES_GIVEN)
 
     def allowed(self, pod: PodView, at: EvaluationContext) -> Callable[[PodView], bool]:

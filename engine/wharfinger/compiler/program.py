@@ -32,8 +32,8 @@ from wharfinger.compiler.messages import Reasons
 from wharfinger.compiler.metrics import Freshness
 from wharfinger.compiler.pod_programs import group_of, victims_of
 from wharfinger.compiler.row_code import row_code
-from wharfinger.compiler.rules import PolicyRoots, Resolved
-from wharfinger.compiler.selections import take_apart
+from wharfinger.compiler.rules import CompiledRules, PolicyRoots
+from wharfinger.compiler.selections import split_selection
 from wharfinger.errors import UsageError
 from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics import typed, types
@@ -47,7 +47,7 @@ from wharfinger.model.state.snapshot import Snapshot
 LITERAL = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\s*")
 MAX_CLUSTERS = 4  # for which a compiled policy keeps columns at the same time
 SCOPE = "scope"
-FEWEST_COLUMNS = 8
+MIN_COLUMNS = 8
 MAX_CELLS = 2**22  # 32 MB at most per policy and cluster
 MAX_CELLS_OF_ALL = 2**25  # 256 MB at most for all policies of a cluster
 ROWS_PER_STEP = 250
@@ -71,15 +71,15 @@ class CompiledPolicy:
     without any), `scope` the program that computes which pods it governs (None: all), `authority` the namespace it belongs to, and `reads`
     the attributes it reads, as (subject, path, key).
 
-    The policy may govern one pod of a template and not another (`scope_reads_identity`), or a pod now and not later (`scope_timed`,
+    The policy may govern one pod of a template and not another (`scope_reads_identity`), or a pod now and not later (`scope_reads_time`,
     `scope_reads_namespaces`); its rules may give pods of one template different answers (`rules_read_identity`). It may give pods different
     answers that differ in nothing but their PodGroup (`reads_group`).
     """
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
         roots = PolicyRoots(policy)
-        self.program = schedule.schedule(optimized(roots.module, params, take_apart), roots.groups)
-        rules = Resolved(policy, self.program, roots)
+        self.program = schedule.schedule(optimized(roots.module, params, split_selection), roots.groups)
+        rules = CompiledRules(policy, self.program, roots)
         self.policy = policy
         self.params = params
         self.authority = policy.authority
@@ -107,7 +107,7 @@ class CompiledPolicy:
         self.scope_reads_identity = reads.reads_identity(scope, lets)
         self.scope = lowered_scope(policy, params)
         self._scope = None if self.scope is None else schedule.schedule(self.scope, {})
-        self.scope_timed = self._scope is not None and self._scope.module.has(leaves.NOW_GIVEN)
+        self.scope_reads_time = self._scope is not None and self._scope.module.has(leaves.NOW_GIVEN)
         self.scope_reads_namespaces = self._scope is not None and self._scope.module.has(leaves.NAMESPACES_GIVEN)
         self._static: OrderedDict[int, tuple[StringTable, StaticColumns]] = OrderedDict()
 
@@ -120,7 +120,7 @@ class CompiledPolicy:
     @property
     def scope_varies(self) -> bool:
         """True if the policy may govern one pod of a template and not another, or the same pod at another time or with other objects."""
-        return self.scope_timed or self.scope_reads_namespaces or self.scope_reads_identity
+        return self.scope_reads_time or self.scope_reads_namespaces or self.scope_reads_identity
 
     @property
     def groups_read_namespaces(self) -> bool:
@@ -384,7 +384,7 @@ class StaticColumns:
 
     def _drop_oldest(self, n_nodes: int) -> None:
         n_nodes = max(1, n_nodes)
-        while len(self._kept) > max(FEWEST_COLUMNS, MAX_CELLS // n_nodes):
+        while len(self._kept) > max(MIN_COLUMNS, MAX_CELLS // n_nodes):
             self._kept.popitem(last=False)
         excess = sum(map(len, self._of_cluster)) - MAX_CELLS_OF_ALL // n_nodes
         while excess > 0 and len(largest := max(self._of_cluster, key=len)) > 1:

@@ -116,7 +116,7 @@ class _Text:
         if written is not None:
             return written
         self.names[f"f{step.register}"] = step.function
-        return f"f{step.register}({', '.join((['frame'] if step.framed else []) + arguments)})"
+        return f"f{step.register}({', '.join((['frame'] if step.reads_cluster else []) + arguments)})"
 
     def _name(self, register: int) -> str:
         if register not in self._written and register not in self.static:

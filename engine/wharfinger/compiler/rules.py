@@ -1,4 +1,4 @@
-"""Compiled rules: their records, and how they are made: lowered into one graph (`PolicyRoots`), with all numbers resolved (`Resolved`).
+"""Compiled rules: their records, their graph (`PolicyRoots`), and their compilation with all numbers resolved (`CompiledRules`).
 
 The parts of rule number i are roots of the graph with these names: `filter i when`, `filter i k` (bit k), `score i
 value|present|when|weight|spread|points`, `tie i value|present`, `base i`. The `plan` of a compiled rule computes its parts.
@@ -29,7 +29,7 @@ MAX_BITS = 64  # a filter's answer for one node is one uint64
 BitMeaning = tuple[int | None, bool]
 DEFAULT_TIMEOUT = 300.0
 """Seconds that a placed pod, or a group, waits where a policy does not say."""
-HEAVIEST = 1e9  # times 100 points, float64 still distinguishes millionths, the default quantum
+MAX_WEIGHT = 1e9  # times 100 points, float64 still distinguishes millionths, the default quantum
 
 
 class Bit(Struct, frozen=True):
@@ -193,7 +193,7 @@ class PolicyRoots:
             self._root(group, "present", value.present)
 
 
-class Resolved:
+class CompiledRules:
     """The compiled rules of one policy, with all weights, spreads and points as numbers."""
 
     def __init__(self, policy: typed.Policy, program: Program, roots: PolicyRoots) -> None:
@@ -220,8 +220,10 @@ class Resolved:
 
     def _weight(self, name: str, span: Span) -> float:
         weight = self._constant(name)
-        if not weight <= HEAVIEST:
-            raise UsageError(f"{span}: the weight is {weight:g}; the heaviest is {HEAVIEST:g}, beyond which totals lose their last points")
+        if not weight <= MAX_WEIGHT:
+            raise UsageError(
+                f"{span}: the weight is {weight:g}; the heaviest is {MAX_WEIGHT:g}, beyond which totals lose their last points"
+            )
         return weight
 
     def _common(self, group: str, name: str, span: Span, *exprs: typed.Expr | None) -> dict[str, Any]:

@@ -44,22 +44,22 @@ class StaticPart(Struct, frozen=True):
     own: bool
 
 
-class Watch(Struct, frozen=True):
+class Dependencies(Struct, frozen=True):
     """The changes outside of its own row that affect a plan.
 
-    Counts of selections (computed by `steps`, as what is known of `groups`), metrics and the time if it is `timed`, and the labels of
+    Counts of selections (computed by `steps`, as what is known of `groups`), metrics and the time if it is `reads_time`, and the labels of
     `namespaces`.
     """
 
     steps: tuple[Step, ...]
     selections: tuple[int, ...]
     groups: tuple[int, ...]
-    timed: bool
+    reads_time: bool
     namespaces: bool
 
 
 class RowStep(Struct, frozen=True):
-    """A step for one row: register `register` becomes `function` of the registers `arguments` (if `framed`, of an `AtNode` first).
+    """A step for one row: register `register` becomes `function` of the registers `arguments` (if `reads_cluster`, of an `AtNode` first).
 
     If it is `lasting`, the register may be filled already.
     """
@@ -68,15 +68,15 @@ class RowStep(Struct, frozen=True):
     op: Op
     function: Callable[..., Any]
     arguments: tuple[int, ...]
-    framed: bool
+    reads_cluster: bool
     lasting: bool
 
 
 class Plan(Struct, frozen=True):
     """The steps that compute some nodes: `steps` for any rows, or `rest` for all rows after the static parts were looked up.
 
-    `one_row` is `rest` for one row in plain Python; None if an operation has no such form. `hazardous` plans contain operations that may
-    divide by zero or overflow; the result is not present then, so NumPy's warnings are switched off. `done_with` are, for each step of
+    `one_row` is `rest` for one row in plain Python; None if an operation has no such form. `may_warn` plans contain operations that may
+    divide by zero or overflow; the result is not present then, so NumPy's warnings are switched off. `last_reads` are, for each step of
     `rest`, the registers that no step of any plan reads after it: for all rows each of them holds a whole column. `domains` are the
     topology keys whose domains alone decide the result for a node; None if anything else about the node does.
     """
@@ -85,10 +85,10 @@ class Plan(Struct, frozen=True):
     steps: tuple[Step, ...]
     static: tuple[StaticPart, ...]
     rest: tuple[Step, ...]
-    done_with: tuple[tuple[int, ...], ...]
+    last_reads: tuple[tuple[int, ...], ...]
     one_row: tuple[RowStep, ...] | None
-    hazardous: bool
-    watch: Watch
+    may_warn: bool
+    dependencies: Dependencies
     domains: tuple[str, ...] | None
 
 
@@ -129,10 +129,10 @@ def run(steps: Iterable[Step], registers: Registers) -> None:
 
 def run_for_all_rows(plan: Plan, registers: Registers) -> None:
     """Fills the registers of `rest` that are still empty, and empties those that nothing needs any more."""
-    for (register, compute), done_with in zip(plan.rest, plan.done_with, strict=True):
+    for (register, compute), last_reads in zip(plan.rest, plan.last_reads, strict=True):
         if registers[register] is None:
             registers[register] = compute(registers)
-        for each in done_with:
+        for each in last_reads:
             registers[each] = None
 
 
@@ -174,7 +174,7 @@ class _Scheduling:
         if function is None:
             raise TypeError(f"{node.op.name} has no form for stage {node.stage.name}")
         places = [self.places[arg.number] for arg in node.args]
-        return _call(function, [FRAME, *places] if node.op.framed and node.stage.of_columns else places)
+        return _call(function, [FRAME, *places] if node.op.reads_cluster and node.stage.of_columns else places)
 
     def program(self, groups: Mapping[str, Sequence[str]]) -> Program:
         roots = self.module.roots
@@ -221,7 +221,7 @@ class _Scheduling:
         """The nodes whose registers a step reads: of a selection those that it captures, because its operands are about a placed pod."""
         return self.selects[node.number][1] if is_selection(node) else node.args
 
-    def _done_with(self, rest: Sequence[Node], roots: Sequence[Node]) -> tuple[tuple[int, ...], ...]:
+    def _last_reads(self, rest: Sequence[Node], roots: Sequence[Node]) -> tuple[tuple[int, ...], ...]:
         """The registers that each step of a plan is the last to read, of those that the plan fills for itself alone."""
         own = {node.number for node in rest if node.number in self.of_one_plan} - {root.number for root in roots}
         last = {arg.number: step for step, node in enumerate(rest) for arg in self._read_by(node) if arg.number in own}
@@ -240,19 +240,19 @@ class _Scheduling:
             steps=self._steps(nodes),
             static=tuple(self._static_part(node) for node in static),
             rest=self._steps(rest),
-            done_with=self._done_with(rest, roots),
+            last_reads=self._last_reads(rest, roots),
             one_row=self._one_row(rest),
-            hazardous=any(node.op.hazardous for node in nodes),
-            watch=self._watch(nodes),
+            may_warn=any(node.op.may_warn for node in nodes),
+            dependencies=self._dependencies(nodes),
             domains=_domains(nodes),
         )
 
     def _one_row(self, nodes: Sequence[Node]) -> tuple[RowStep, ...] | None:
         steps = []
         for node in nodes:
-            function, args, framed = node.op.at_row, node.args, node.op.framed
+            function, args, reads_cluster = node.op.at_row, node.args, node.op.reads_cluster
             if is_selection(node):
-                (function, args), framed = self.selects[node.number], True
+                (function, args), reads_cluster = self.selects[node.number], True
             if function is None:
                 return None
             steps.append(
@@ -261,13 +261,13 @@ class _Scheduling:
                     node.op,
                     function,
                     tuple(self.places[arg.number] for arg in args),
-                    framed,
+                    reads_cluster,
                     node.number in self.lasting,
                 )
             )
         return tuple(steps)
 
-    def _watch(self, nodes: Sequence[Node]) -> Watch:
+    def _dependencies(self, nodes: Sequence[Node]) -> Dependencies:
         """The sources of changes outside of a node's own row: selections counted over domains, metrics and the time."""
         volatile = [node for node in nodes if node.volatility is Volatility.GLOBAL]
         selections_ = {arg.number: arg for node in volatile for arg in node.args if is_selection(arg)}
@@ -275,13 +275,13 @@ class _Scheduling:
         needed = {inner.number for inner in self._run_nodes([*selections_.values(), *groups])}
         steps = self._steps(node for node in nodes if node.number in needed)
         # The age of what is GLOBAL is GLOBAL itself, and yet changes with the time.
-        timed = any(node.op.timed or node.volatility is Volatility.TIMED for node in nodes)
+        reads_time = any(node.op.reads_time or node.volatility is Volatility.TIMED for node in nodes)
         namespaces = any(node.op is leaves.NAMESPACES for node in nodes)
-        return Watch(
+        return Dependencies(
             steps,
             tuple(self.places[number] for number in selections_),
             tuple(self.places[node.number] for node in groups),
-            timed=timed,
+            reads_time=reads_time,
             namespaces=namespaces,
         )
 
@@ -299,7 +299,7 @@ class _Scheduling:
 
 def _domains(nodes: Sequence[Node]) -> tuple[str, ...] | None:
     """The topology keys that decide the values of these RUN nodes; None if one reads anything else of a node, or the time."""
-    readers = [node for node in nodes if node.op.framed and not is_selection(node)]
+    readers = [node for node in nodes if node.op.reads_cluster and not is_selection(node)]
     if any(node.op.topology is None for node in readers):
         return None
     return tuple(sorted({node.op.topology for node in readers if node.op.topology is not None}))
@@ -363,7 +363,7 @@ def bound(
     return registers
 
 
-def framed(registers: Registers, frame: AtRows) -> Registers:
+def with_frame(registers: Registers, frame: AtRows) -> Registers:
     """A copy of a pod's registers for one set of rows."""
     copy = registers.copy()
     copy[FRAME] = frame

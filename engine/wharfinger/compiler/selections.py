@@ -5,8 +5,8 @@ and is part of the selection's key, so that pods with equal captured values shar
 
 `pods where it.name != pod.name and it.priority > 3` selects other pods for each pod to be placed. But `it.name == pod.name` is true of few
 placed pods, which an index by name finds, and false of all others. So the counts of `it.priority > 3` are kept for every pod to be placed
-alike, and corrected by the pods that the index finds (`take_apart`). This works for every equality between an attribute of the placed pod
-and a value that differs between pods of one template, anywhere in the predicate or in the value.
+alike, and corrected by the pods that the index finds (`split_selection`). This works for every equality between an attribute of the
+placed pod and a value that differs between pods of one template, anywhere in the predicate or in the value.
 """
 
 from __future__ import annotations
@@ -40,55 +40,54 @@ class Lookup(Enum):
     SCAN = "all placed pods, for each decision"
 
 
-class Parts(Struct, frozen=True):
-    """A selection that was taken apart.
+class SplitSelection(Struct, frozen=True):
+    """A selection that is split by comparisons with values of the pod to be placed.
 
-    `others` is what is counted of pods for which no comparison holds, `few` what is counted of the pods that the comparisons find (if there
-    is one comparison, `few` assumes it true). `by[i]` is compared with `captured[i]`. `of_classes`: pods of one template give the same
-    answers.
+    `by[i]` is compared with `captured[i]`. `compared_outputs` is counted for the pods that the comparisons find (with one comparison, it is
+    assumed to be true), `other_outputs` for all other pods. `by_template`: pods of one template give the same answers.
     """
 
-    others: tuple[Node, ...]
-    few: tuple[Node, ...]
+    other_outputs: tuple[Node, ...]
+    compared_outputs: tuple[Node, ...]
     by: tuple[Node, ...]
     captured: tuple[Node, ...]
-    of_classes: bool
+    by_template: bool
 
     @property
     def operands(self) -> tuple[Node, ...]:
         """All of them, as operands of one operation."""
-        return (*self.others, *self.few, *self.by, *self.captured)
+        return (*self.other_outputs, *self.compared_outputs, *self.by, *self.captured)
 
 
-class _Layout(Struct, frozen=True):
+class _SplitLayout(Struct, frozen=True):
     outputs: int
     comparisons: int
-    of_classes: bool
+    by_template: bool
 
 
 def is_selection(node: Node) -> bool:
-    """True if a node is a selection, taken apart or not."""
+    """True if a node is a selection, split or not."""
     return node.op.name == operations.SELECT.name
 
 
-def parts(node: Node) -> Parts | None:
-    """The parts of a selection that was taken apart; None if it was not."""
+def parts(node: Node) -> SplitSelection | None:
+    """The parts of a split selection; None for one that is not split."""
     layout = node.op.key
-    if not isinstance(layout, _Layout):
+    if not isinstance(layout, _SplitLayout):
         return None
     n, m = layout.outputs, layout.comparisons
     args = node.args
-    return Parts(args[:n], args[n : 2 * n], args[2 * n : 2 * n + m], args[2 * n + m :], layout.of_classes)
+    return SplitSelection(args[:n], args[n : 2 * n], args[2 * n : 2 * n + m], args[2 * n + m :], layout.by_template)
 
 
 def lookup(node: Node) -> Lookup:
     """The way to answer the selection."""
-    apart = parts(node)
-    if apart is None and any(varies_between_decisions(capture) for capture in captured_nodes(node.args)):
+    split = parts(node)
+    if split is None and any(varies_between_decisions(capture) for capture in captured_nodes(node.args)):
         return Lookup.SCAN
     if reads_identity(counted(node)):
         return Lookup.PODS
-    return Lookup.KEPT if apart is None else Lookup.INDEX
+    return Lookup.KEPT if split is None else Lookup.INDEX
 
 
 def is_fixed_for_template(node: Node) -> bool:
@@ -98,8 +97,8 @@ def is_fixed_for_template(node: Node) -> bool:
 
 def counted(node: Node) -> tuple[Node, ...]:
     """The program by which all pods are counted."""
-    apart = parts(node)
-    return node.args if apart is None else apart.others
+    split = parts(node)
+    return node.args if split is None else split.other_outputs
 
 
 def captured_nodes(outputs: Sequence[Node]) -> tuple[Node, ...]:
@@ -116,7 +115,7 @@ def varies_between_decisions(node: Node) -> bool:
     """
     if node.stage is not Stage.RUN:
         return node.own
-    return node.own or any(inner.op.framed and inner.op.key != leaves.OF_NAMESPACES for inner in ordered([node]))
+    return node.own or any(inner.op.reads_cluster and inner.op.key != leaves.OF_NAMESPACES for inner in ordered([node]))
 
 
 def reads_identity(outputs: Sequence[Node]) -> bool:
@@ -124,22 +123,28 @@ def reads_identity(outputs: Sequence[Node]) -> bool:
     return any(node.stage is Stage.ITEM and node.op.key == IDENTITY for node in ordered(outputs))
 
 
-def take_apart(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
+def split_selection(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
     """The selection with its parts as operands; None if that is not needed or not possible."""
     if node.op is not operations.SELECT or not any(varies_between_decisions(capture) for capture in captured_nodes(args)):
         return None
     comparisons = _comparisons(args)
-    of_classes = not reads_identity(args)
-    if not of_classes:
+    by_template = not reads_identity(args)
+    if not by_template:
         comparisons = [comparison for comparison in comparisons if _of_one_pod(comparison[1])]
     if not comparisons:
         return None
-    others = _assuming(graph, args, {equal.number: False for equal, _, _ in comparisons})
-    if any(varies_between_decisions(capture) for capture in captured_nodes(others)):
+    other_outputs = _assuming(graph, args, {equal.number: False for equal, _, _ in comparisons})
+    if any(varies_between_decisions(capture) for capture in captured_nodes(other_outputs)):
         return None
-    few = _assuming(graph, args, {comparisons[0][0].number: True}) if len(comparisons) == 1 else args
-    found = Parts(others, few, tuple(by for _, by, _ in comparisons), tuple(captured for _, _, captured in comparisons), of_classes)
-    op = Op(name=operations.SELECT.name, key=_Layout(len(args), len(comparisons), of_classes))
+    compared_outputs = _assuming(graph, args, {comparisons[0][0].number: True}) if len(comparisons) == 1 else args
+    found = SplitSelection(
+        other_outputs,
+        compared_outputs,
+        tuple(by for _, by, _ in comparisons),
+        tuple(captured for _, _, captured in comparisons),
+        by_template,
+    )
+    op = Op(name=operations.SELECT.name, key=_SplitLayout(len(args), len(comparisons), by_template))
     return graph.apply(op, found.operands, Rep.OBJECT, at=Stage.RUN, volatility=node.volatility)
 
 
@@ -199,7 +204,7 @@ def item_program(output: Node) -> ItemProgram:
     return _program([output], "{0}")
 
 
-def weighing(outputs: Sequence[Node]) -> ItemProgram:
+def weight_program(outputs: Sequence[Node]) -> ItemProgram:
     """The program that computes the weight of a placed pod in a selection: 1 or its value; None if it is not selected or has no value.
 
     `outputs` are the operands of the selection: whether a pod is selected and, for sums, its value and whether that is present.
@@ -244,18 +249,18 @@ def _text(inner: list[Node], places: dict[int, int], outputs: Sequence[Node]) ->
     return "; ".join([*lines, f"{[places[node.number] for node in outputs]}"])
 
 
-Weigh = Callable[[PodView], float | None]
+WeightOf = Callable[[PodView], float | None]
 
 
 class _Counted:
     """The number that a placed pod counts in a selection; `captures` are all captured values of the selection."""
 
     def __init__(self, outputs: Sequence[Node], captures: Sequence[Node]) -> None:
-        self._program = weighing(outputs)
+        self._program = weight_program(outputs)
         self._places = [captures.index(capture) for capture in self._program.captures]
         self._passing = any(varies_between_decisions(capture) for capture in self._program.captures)
 
-    def weigh(self, captured: Sequence[Any]) -> Weigh:
+    def weigh(self, captured: Sequence[Any]) -> WeightOf:
         """The function that returns the weight of a pod, or None."""
         return partial(self._program.function, self._own(captured))
 
@@ -288,9 +293,9 @@ class _Comparison:
         """The classes of pods with the captured value, if pods of a template share it."""
         return snapshot.classes_with(self._key, self._value_of, captured[self._place])
 
-    def index(self, snapshot: Snapshot, *, of_classes: bool) -> ReadInSteps:
+    def index(self, snapshot: Snapshot, *, by_template: bool) -> ReadInSteps:
         """The index that `classes` asks, or `placements`."""
-        return snapshot.class_index(self._key, self._value_of) if of_classes else snapshot.placement_index(self._key, self._value_of)
+        return snapshot.class_index(self._key, self._value_of) if by_template else snapshot.placement_index(self._key, self._value_of)
 
 
 def select_kernel(node: Node) -> tuple[Callable[..., Selection | CorrectedSelection], tuple[Node, ...]]:
@@ -322,9 +327,9 @@ def counting(node: Node, extremes: Iterable[bool] = ()) -> tuple[Counting, tuple
     captures = captured_nodes(node.args)
     if any(capture.stage is Stage.RUN for capture in captures):
         return None
-    apart = parts(node)
-    if apart is not None:
-        return _Apart(apart, captures, extremes).counting, captures
+    split = parts(node)
+    if split is not None:
+        return _SplitKernel(split, captures, extremes).counting, captures
     counted_pods = _Counted(node.args, captures)
     return lambda snapshot, captured: _read_of(counted_pods.kept(snapshot(), captured), extremes), captures
 
@@ -336,9 +341,9 @@ def _read_of(kept: Selection, extremes: Iterable[bool]) -> Iterator[ReadInSteps]
 
 
 def _select_kernel(node: Node, captures: tuple[Node, ...]) -> Callable[..., Selection | CorrectedSelection]:
-    apart = parts(node)
-    if apart is not None:
-        return _Apart(apart, captures).select
+    split = parts(node)
+    if split is not None:
+        return _SplitKernel(split, captures).select
     counted = _Counted(node.args, captures)
 
     def select(frame: AtRows, *captured: Any) -> Selection | CorrectedSelection:
@@ -349,21 +354,21 @@ def _select_kernel(node: Node, captures: tuple[Node, ...]) -> Callable[..., Sele
     return select
 
 
-class _Apart:
-    """A selection that was taken apart (`take_apart`)."""
+class _SplitKernel:
+    """The kernel of a split selection (`split_selection`)."""
 
-    def __init__(self, apart: Parts, captures: Sequence[Node], extremes: Iterable[bool] = ()) -> None:
+    def __init__(self, split: SplitSelection, captures: Sequence[Node], extremes: Iterable[bool] = ()) -> None:
         self._extremes = extremes
-        self._others = _Counted(apart.others, captures)
-        self._few = _Counted(apart.few, captures)
-        self._comparisons = [_Comparison(by, captured, captures) for by, captured in zip(apart.by, apart.captured, strict=True)]
-        self._of_classes = apart.of_classes
+        self._others = _Counted(split.other_outputs, captures)
+        self._few = _Counted(split.compared_outputs, captures)
+        self._comparisons = [_Comparison(by, captured, captures) for by, captured in zip(split.by, split.captured, strict=True)]
+        self._of_classes = split.by_template
 
     def counting(self, snapshot: Callable[[], Snapshot], captured: Sequence[Any]) -> Iterator[ReadInSteps]:
         """Yields the kept counts and the indexes."""
         yield from _read_of(self._others.kept(snapshot(), captured), self._extremes)
         for comparison in self._comparisons:
-            yield comparison.index(snapshot(), of_classes=self._of_classes)
+            yield comparison.index(snapshot(), by_template=self._of_classes)
 
     def select(self, frame: AtRows, *captured: Any) -> Selection | CorrectedSelection:
         """The kernel."""

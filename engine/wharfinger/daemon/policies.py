@@ -28,7 +28,7 @@ from wharfinger.kube import api_errors
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.policy_configmap import ConfigMapSource
 from wharfinger.language import load
-from wharfinger.language.files import NONE_MEANT, SUFFIX, read_source
+from wharfinger.language.files import NO_POLICIES_MARKER, SUFFIX, read_source
 from wharfinger.language.load import policy_files
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
@@ -75,8 +75,8 @@ def _fault_of(path: str) -> str:
     if not found.exists():
         return "no such file or folder"
     if found.is_dir():
-        empty = not (found / NONE_MEANT).exists() and not any(found.rglob(f"*{SUFFIX}"))
-        return f"no *{SUFFIX} files in this folder; where none is meant, a file {NONE_MEANT} says so" if empty else ""
+        empty = not (found / NO_POLICIES_MARKER).exists() and not any(found.rglob(f"*{SUFFIX}"))
+        return f"no *{SUFFIX} files in this folder; where none is meant, a file {NO_POLICIES_MARKER} says so" if empty else ""
     if not found.is_file():
         return "no regular file, so changes to it cannot be seen"
     return "" if path.endswith(SUFFIX) else f"only files whose names end in {SUFFIX} are read; rename it"

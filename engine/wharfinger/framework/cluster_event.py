@@ -189,7 +189,7 @@ def of_filter(policy: CompiledPolicy, rule: typed.Filter) -> Wakes:
     """The events that may help a pod which a filter or permit of the policy has rejected."""
     lets = {let.name: let.value for let in policy.policy.lets}
     roots = [*([] if rule.when is None else [rule.when]), *(clause.condition for clause in rule.clauses)]
-    events = ClusterEvent.NODE_ADD | (ClusterEvent.TIME if policy.scope_timed else NO_EVENT)
+    events = ClusterEvent.NODE_ADD | (ClusterEvent.TIME if policy.scope_reads_time else NO_EVENT)
     events |= ClusterEvent.NAMESPACE if policy.scope_reads_namespaces else NO_EVENT
     keys: set[str | None] = set()
     for part in reads.walk(roots, lets):

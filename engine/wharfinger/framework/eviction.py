@@ -99,7 +99,7 @@ def evictable(policies: Sequence[CompiledPolicy], pod: PodView, at: EvaluationCo
     limiting = [policy for policy in policies if policy.victims is not None or _filters_read_pods(policy)]
     if not limiting:
         return ANYONE
-    timed = any(policy.victims is not None and policy.victims.timed for policy in limiting)
+    timed = any(policy.victims is not None and policy.victims.reads_time for policy in limiting)
     labelled = any(policy.victims is not None and policy.victims.reads_namespaces for policy in limiting)
     return Evictable(
         tuple(policy.name for policy in limiting),

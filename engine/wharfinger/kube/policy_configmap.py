@@ -18,7 +18,7 @@ from wharfinger.framework.ports import Clock, Reference
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.reflector import Reflector, ReflectorSettings
 from wharfinger.kube.wire import Resource
-from wharfinger.language.files import NONE_MEANT, SUFFIX
+from wharfinger.language.files import NO_POLICIES_MARKER, SUFFIX
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import KubeStruct, ObjectMeta
 
@@ -75,7 +75,7 @@ class _ConfigMapSink:
     def upsert(self, kind: str, obj: Any) -> None:  # noqa: ARG002 — there is one kind
         """Offers the texts of the ConfigMap to the sink."""
         found: ConfigMap = obj
-        keys = [key for key in found.data if key.endswith(SUFFIX) or key == NONE_MEANT]
+        keys = [key for key in found.data if key.endswith(SUFFIX) or key == NO_POLICIES_MARKER]
         self._sink.offer(self._source, {key: self._text(found, key) for key in keys}, notes=_notes(found, keys))
 
     def delete(self, kind: str, obj: Any) -> None:  # noqa: ARG002 — as above
@@ -95,7 +95,7 @@ class _ConfigMapSink:
     def _text(self, found: ConfigMap, key: str) -> PolicyText:
         metadata = found.metadata
         about = Reference(kind="ConfigMap", name=metadata.name, namespace=metadata.namespace, uid=metadata.uid)
-        return PolicyText(name=f"{self._reference}/{key}", content=found.data[key].encode(), about=about, wanted=key != NONE_MEANT)
+        return PolicyText(name=f"{self._reference}/{key}", content=found.data[key].encode(), about=about, wanted=key != NO_POLICIES_MARKER)
 
 
 def _notes(found: ConfigMap, keys: Sequence[str]) -> tuple[str, ...]:

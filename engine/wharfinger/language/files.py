@@ -107,7 +107,7 @@ def _refusal(content: bytes, name: str) -> tuple[Code, str, str | None] | None:
 
 SUFFIX = ".policy"
 TEST_SUFFIX = "_test.policy"
-NONE_MEANT = "NO-POLICIES"
+NO_POLICIES_MARKER = "NO-POLICIES"
 """A file of this name in a folder, or a key in a ConfigMap, means that no policies are intended. Its content is not read."""
 
 

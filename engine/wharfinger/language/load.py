@@ -24,7 +24,7 @@ from wharfinger.language.check.conflicts import report_conflicts
 from wharfinger.language.check.context import Notes
 from wharfinger.language.check.lints import allowed_by
 from wharfinger.language.files import (
-    NONE_MEANT,
+    NO_POLICIES_MARKER,
     SUFFIX,
     TEST_SUFFIX,
     decode,
@@ -183,7 +183,7 @@ def _files_below(folder: str) -> list[str]:
     for parent, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]  # .git, .venv: nothing of the user's own
         found.extend(Path(parent, name) for name in names if name.endswith(SUFFIX))
-    if not found and not Path(folder, NONE_MEANT).exists():
+    if not found and not Path(folder, NO_POLICIES_MARKER).exists():
         raise UsageError(f"{folder}: no *{SUFFIX} files in this folder")
     return sorted(str(path) for path in found if path.is_file())
 

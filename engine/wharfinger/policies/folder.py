@@ -21,7 +21,7 @@ import watchfiles
 from msgspec import Struct
 
 from wharfinger.framework.policy_status import Mode, PolicySink, PolicyText
-from wharfinger.language.files import MAX_BYTES, NONE_MEANT, SUFFIX
+from wharfinger.language.files import MAX_BYTES, NO_POLICIES_MARKER, SUFFIX
 from wharfinger.language.report.wording import count
 
 MAX_FILES = 2000
@@ -90,7 +90,7 @@ def _names(root: Path, *, deep: bool) -> list[str]:
         raise error
 
     def _is_read(parent: str, name: str) -> bool:
-        return name.endswith(SUFFIX) or (name == NONE_MEANT and Path(parent) == root)
+        return name.endswith(SUFFIX) or (name == NO_POLICIES_MARKER and Path(parent) == root)
 
     found: list[str] = []
     for parent, folders, names in os.walk(root, onerror=refuse):
@@ -201,7 +201,7 @@ class FolderSource:
 
     def _text(self, name: str, content: bytes | str) -> PolicyText:
         alone = not is_folder(self.path)
-        wanted = Path(name).name != NONE_MEANT and (not alone or Path(name) == Path(self.path))
+        wanted = Path(name).name != NO_POLICIES_MARKER and (not alone or Path(name) == Path(self.path))
         if isinstance(content, str):
             return PolicyText(name=name, content=b"", mode=self._mode, trouble=content, wanted=wanted)
         return PolicyText(name=name, content=content, mode=self._mode, wanted=wanted)

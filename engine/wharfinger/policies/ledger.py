@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.policy_status import Finding, FormerText, Mode, PolicySource, PolicyStatus, PolicyText, Result, SourceStatus
-from wharfinger.language.files import NONE_MEANT
+from wharfinger.language.files import NO_POLICIES_MARKER
 from wharfinger.language.load import TextSet
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.policies.active import Choice
@@ -181,8 +181,8 @@ class Job(Struct, frozen=True, kw_only=True):
     params: Mapping[str, Any]
 
 
-EMPTY = f"there are no policies; where none is meant, {NONE_MEANT} says so"
-EMPTIED = f"nothing is left there; what was there last stays, until {NONE_MEANT} says that none is meant"
+EMPTY = f"there are no policies; where none is meant, {NO_POLICIES_MARKER} says so"
+EMPTIED = f"nothing is left there; what was there last stays, until {NO_POLICIES_MARKER} says that none is meant"
 
 
 class Ledger:
@@ -220,7 +220,12 @@ class Ledger:
         """(what to build, the entries that were removed, the source's status if it has changed)."""
         texts = offer.texts
         why = offer.why
-        if texts is not None and not _wanted_texts(texts) and NONE_MEANT not in texts and self.configured[source].source.empty_is_lost:
+        if (
+            texts is not None
+            and not _wanted_texts(texts)
+            and NO_POLICIES_MARKER not in texts
+            and self.configured[source].source.empty_is_lost
+        ):
             texts, why = None, EMPTIED if self._has(source) or self._kept(source) else EMPTY
         if texts is None:
             return self._lost(source), [], self._source_status(source, why, offer.notes)

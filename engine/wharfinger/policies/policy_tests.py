@@ -89,7 +89,7 @@ def _on(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failur
     if attempt.decision.node in wanted:
         return None
     details = [line for name in wanted for line in _why_not(scenario, attempt, name)]
-    return Failure(at=step.span, sentence=f"{_happened(attempt.decision)}, not on {' or '.join(wanted)}", details=tuple(details))
+    return Failure(at=step.span, sentence=f"{_actual_outcome(attempt.decision)}, not on {' or '.join(wanted)}", details=tuple(details))
 
 
 def _on_device(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
@@ -98,23 +98,23 @@ def _on_device(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) ->
     if sorted(attempt.devices) == wanted:
         return None
     if attempt.decision.node is None:
-        return Failure(at=step.span, sentence=f"{_happened(attempt.decision)}, without {' and '.join(wanted)}")
+        return Failure(at=step.span, sentence=f"{_actual_outcome(attempt.decision)}, without {' and '.join(wanted)}")
     has = " and ".join(attempt.devices) or "no device"
-    return Failure(at=step.span, sentence=f"{_happened(attempt.decision)} and has {has}, not {' and '.join(wanted)}")
+    return Failure(at=step.span, sentence=f"{_actual_outcome(attempt.decision)} and has {has}, not {' and '.join(wanted)}")
 
 
 def _not_on(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     del scenario
     if attempt.decision.node not in [name for name, _ in step.nodes]:
         return None
-    sentence = f"{_happened(attempt.decision)}, expected it not to be"
+    sentence = f"{_actual_outcome(attempt.decision)}, expected it not to be"
     return Failure(at=step.span, sentence=sentence, details=tuple(_score_lines(attempt.decision, [])))
 
 
 def _pending(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     decision = attempt.decision
     if decision.node is not None:
-        sentence = f"{_happened(decision)}, expected it to be pending"
+        sentence = f"{_actual_outcome(decision)}, expected it to be pending"
         return Failure(at=step.span, sentence=sentence, details=tuple(_score_lines(decision, [])))
     rejections = (each for name in attempt.snapshot.names for each in _rejections(scenario, attempt, name))
     return _message_missing(step, itertools.chain([decision.message], (each.sentence for each in rejections)))
@@ -153,13 +153,13 @@ def _evicted(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> F
         return None
     others = f"but {', '.join(attempt.evicted)}" if attempt.evicted else "nor was any other pod"
     sentence = f"{step.subject} was not evicted, {others}" if wanted else f"{step.subject} was evicted, expected it to stay"
-    return Failure(at=step.span, sentence=f"{sentence}; {_happened(attempt.decision)}")
+    return Failure(at=step.span, sentence=f"{sentence}; {_actual_outcome(attempt.decision)}")
 
 
 def _held(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     """The failure of an expectation that a placed pod waits for a permit, or does not; None if it holds."""
     if attempt.decision.node is None:
-        return Failure(at=step.span, sentence=f"{_happened(attempt.decision)}, so no permit is asked")
+        return Failure(at=step.span, sentence=f"{_actual_outcome(attempt.decision)}, so no permit is asked")
     waits = scenario.held(step.subject)
     if step.expectation is Expectation.NOT_HELD:
         messages = "; ".join(f"{permit}: {message}" for permit, message in waits)
@@ -225,7 +225,7 @@ def _score(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fai
     )
 
 
-MAX_SAID = 20
+MAX_TEXTS_QUOTED = 20
 """Messages that a failure shows where another one was expected."""
 
 
@@ -237,12 +237,12 @@ def _message_missing(step: test_steps.Expect | test_steps.ExpectGroup, messages:
     for text in messages:
         if step.message.value in text:
             return None
-        if len(shown) < MAX_SAID:
+        if len(shown) < MAX_TEXTS_QUOTED:
             shown.append(f"said: {text}")
     return Failure(at=step.message.span, sentence=f"no message contains {step.message.value!r}", details=tuple(shown))
 
 
-def _happened(decision: Decision) -> str:
+def _actual_outcome(decision: Decision) -> str:
     return (
         f"{decision.pod.name} is on {decision.node}" if decision.node is not None else f"{decision.pod.name} is pending: {decision.message}"
     )

@@ -88,7 +88,7 @@ class Statement(Struct, frozen=True, kw_only=True):
     violations: Callable[[Sequence[Encoder]], Sequence[Condition]]
     shown: Callable[[Example, Sequence[Encoder]], Sequence[Sequence[str]]]
     confirmed: Callable[[Mapping[int, Trial], Example], str | None]
-    hopeless: Callable[[Mapping[int, Trial], Example], bool] = lambda _trials, _example: False
+    not_refutable: Callable[[Mapping[int, Trial], Example], bool] = lambda _trials, _example: False
     """For an example that no expectation can confirm."""
     examples: Callable[[Sequence[Encoder]], Sequence[Condition]] | None = None
     """The violations that examples are looked for of, in order; None for those of the proof."""
@@ -248,7 +248,7 @@ def _tried(statement: Statement, example: Example, encoders: Sequence[Encoder]) 
                 trials[number] = trial
         if len(trials) < len(statement.sides):
             continue
-        if statement.hopeless(trials, example):
+        if statement.not_refutable(trials, example):
             break
         name = statement.confirmed(trials, example)
         if name is not None:

@@ -258,7 +258,7 @@ def survey(compiled: CompiledPolicy) -> list[Answer]:
     found: list[Answer] = []
     alive = []
     for rule in policy.filters:
-        answer = _idle(side, rule)
+        answer = _dead_filter(side, rule)
         found.append(answer)
         if answer.verdict is not Verdict.PROVED:
             alive.append(rule)
@@ -269,7 +269,7 @@ def survey(compiled: CompiledPolicy) -> list[Answer]:
     return found
 
 
-def _idle(side: Side, rule: typed.Filter) -> Answer:
+def _dead_filter(side: Side, rule: typed.Filter) -> Answer:
     """The verdict about a filter being dead, with a test of L201 where it is."""
     answer = _never_rejects(side, f"filter {rule.name} rejects no node", (rule,), None)
     return _expected_otherwise(side, rule, answer, "L201", rejecting=False) if answer.verdict is Verdict.PROVED else answer
@@ -463,7 +463,7 @@ def same_as(compiled: CompiledPolicy, other: CompiledPolicy) -> Answer:
             examples=examples,
             shown=shown,
             confirmed=confirmed,
-            hopeless=alike,
+            not_refutable=alike,
             blocked=blocked,
         )
     )

@@ -30,7 +30,7 @@ from wharfinger.prove.logic import Condition, Numbers, Term, Value, as_bool, bot
 POD = "pod"
 SPARE_TEXTS = ("x1", "x2", "x3")
 MAX_COMBINATIONS = 4096  # of texts, for which one function is tabulated
-CROWD = 110  # pods of one kind on a node of an example
+MAX_EQUAL_PODS = 110  # pods of one kind on a node of an example
 MAX_SUMMED = 6  # of them, where values of theirs are added up
 LAST_TIME = 253402300800.0  # seconds from 1970 to the year 10000
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -105,7 +105,7 @@ class World:
                 for which in ("crowd", "other")
             ]
             self.facts.extend(
-                z3.And(slot.number >= 0, slot.number <= (CROWD if slot.owner.endswith("crowd") else 1)) for slot in self.slots
+                z3.And(slot.number >= 0, slot.number <= (MAX_EQUAL_PODS if slot.owner.endswith("crowd") else 1)) for slot in self.slots
             )
 
     @property

@@ -8,7 +8,7 @@ import pytest
 from tests.work import calls
 from wharfinger.authoring import actions, inline_texts
 from wharfinger.authoring.completion import place
-from wharfinger.authoring.document import Document, NoFiles, Opened, findings
+from wharfinger.authoring.document import Document, EditorTexts, NoFiles, findings
 from wharfinger.authoring.inline_texts import InlayHints
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.test_from_decision import decision_test
@@ -81,7 +81,7 @@ def test_inlay_hints_of_what_an_import_brings_in_follow_its_text():
     hints = InlayHints()
 
     def shown():
-        return [each.text for each in hints.of(Document("x.policy", texts["x.policy"], texts=Opened(texts, NoFiles())))]
+        return [each.text for each in hints.of(Document("x.policy", texts["x.policy"], texts=EditorTexts(texts, NoFiles())))]
 
     assert shown() == [": count, always 6"]
     texts["l.policy"] = "let size = 4\n"
@@ -155,7 +155,7 @@ def test_lenses_say_how_many_nodes_pass(openb):
     document = Document("x.policy", text)
     found = inline_texts.lenses(document, openb)
     assert [(each.rule, each.test) for each in found] == [("gpu", None), ("room", None), (None, "t")]
-    passing = inline_texts.Passing(document.checked.policy, openb)
+    passing = inline_texts.PassingNodeCounts(document.checked.policy, openb)
     assert passing.text("gpu") == "passes 1,213 of 1,523 nodes of openb:default"
     assert passing.text("room").endswith("of 1,523 nodes of openb:default for openb/openb-pod-0000")
     result = inline_texts.test_result(document, found[-1].start)
@@ -165,7 +165,7 @@ def test_lenses_say_how_many_nodes_pass(openb):
 def test_lets_that_double_are_looked_through_once(openb, monkeypatch):
     lets = "".join(f"let a{number} = a{number - 1} + a{number - 1}\n" for number in range(1, 25))
     document = Document("x.policy", f'policy "x"\nlet a0 = node.pod_count\n{lets}filter f {{ require a24 < 3 else "no" }}\n')
-    passing = inline_texts.Passing(document.checked.policy, openb)
+    passing = inline_texts.PassingNodeCounts(document.checked.policy, openb)
     assert passing.text("f")
     looked_at, parts = itertools.count(1), typed.parts
 
@@ -179,7 +179,7 @@ def test_lets_that_double_are_looked_through_once(openb, monkeypatch):
 
 def test_lenses_say_that_no_pod_is_governed(openb):
     document = Document("x.policy", 'policy "x"\nfor pods where pod.namespace == "no"\nfilter f { require node.pod_count < 3 }\n')
-    assert inline_texts.Passing(document.checked.policy, openb).text("f") == "governs no pod of openb:default"
+    assert inline_texts.PassingNodeCounts(document.checked.policy, openb).text("f") == "governs no pod of openb:default"
 
 
 @pytest.mark.parametrize("name", ["gpu-bin-pack", "keep-headroom", "team-pools", "bin-pack"])

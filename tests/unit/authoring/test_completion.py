@@ -2,7 +2,7 @@
 
 import pytest
 
-from wharfinger.authoring.completion.candidates import offers
+from wharfinger.authoring.completion.candidates import candidates
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.simulate.cluster import load_cluster
@@ -22,7 +22,7 @@ def openb():
 def offered(text, cluster=None):
     at = text.index("|")
     text = text.replace("|", "", 1)
-    return [offer.label for offer in offers(Document("x.policy", text), at, cluster)]
+    return [offer.label for offer in candidates(Document("x.policy", text), at, cluster)]
 
 
 CASES = [
@@ -137,13 +137,13 @@ def test_offers_what_the_cluster_has(text, wanted, openb):
 
 def test_an_offer_leaves_the_rest_of_a_selector_as_it_is(openb):
     text = 'let x = node.labels matches "a=b, nvidia.com/gpu.product != T"'
-    found = next(offer for offer in offers(Document("x", text), len(text) - 1, openb) if offer.label == "T4")
+    found = next(offer for offer in candidates(Document("x", text), len(text) - 1, openb) if offer.label == "T4")
     assert text[: found.start] + found.written + text[found.end :] == text.replace("!= T", "!= T4")
 
 
 def test_an_offer_replaces_the_word_that_was_begun():
     text = "let x = node.lab + 1"
-    found = next(offer for offer in offers(Document("x", text), text.index("lab") + 2) if offer.label == "labels")
+    found = next(offer for offer in candidates(Document("x", text), text.index("lab") + 2) if offer.label == "labels")
     assert text[: found.start] + found.written + text[found.end :] == 'let x = node.labels["$1"] + 1'
     assert found.snippet
 

@@ -5,8 +5,8 @@ import pytest
 from tests.unit.language.diagnostic_case import NAME, cases, content
 from tests.work import calls
 from wharfinger.authoring import vocabulary
-from wharfinger.authoring.completion.candidates import offers
-from wharfinger.authoring.document import Document, Opened, findings
+from wharfinger.authoring.completion.candidates import candidates
+from wharfinger.authoring.document import Document, EditorTexts, findings
 from wharfinger.authoring.highlighting import KINDS, MODIFIERS, highlights
 from wharfinger.authoring.hover import hover
 from wharfinger.authoring.known_cluster import KnownCluster
@@ -83,7 +83,7 @@ def test_tests_in_a_test_file_are_checked_with_the_policy():
         def read(self, name, diagnostics):
             raise AssertionError("both are open")
 
-    document = Document("a_test.policy", texts["a_test.policy"], texts=Opened(texts, Stored()))
+    document = Document("a_test.policy", texts["a_test.policy"], texts=EditorTexts(texts, Stored()))
     assert [each.code for each in findings(document)] == ["P702"]
 
 
@@ -233,7 +233,7 @@ def test_no_prefix_of_a_text_makes_an_answer_fail(path):
     step = max(1, len(text) // 25)
     for end in range(0, len(text), step):
         document = Document("x.policy", text[:end])
-        offers(document, end)
+        candidates(document, end)
         hover(document, max(0, end - 2))
         highlights(document)
         findings(document)

@@ -139,7 +139,7 @@ def test_a_value_of_placed_pods_may_turn_out_not_to_depend_on_them() -> None:
 def test_the_values_that_a_scope_varies_with(scope: str, identity: bool, timed: bool) -> None:
     rule = 'filter f { require node.pod_count < 5 else "no" }'
     policy = compiled(f'policy "p"\nfor pods where {scope}\nlet young = age(pod.created) < 5min\n{rule}')
-    assert (policy.scope_reads_identity, policy.scope_timed, policy.rules_read_identity) == (identity, timed, False)
+    assert (policy.scope_reads_identity, policy.scope_reads_time, policy.rules_read_identity) == (identity, timed, False)
 
 
 def test_numbers_of_rules_are_resolved() -> None:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from wharfinger.daemon.settings import PORT, read_settings
-from wharfinger.language.files import NONE_MEANT
+from wharfinger.language.files import NO_POLICIES_MARKER
 from wharfinger.signals import sources
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +27,7 @@ def test_the_base_enforces_no_policy_and_says_that_this_is_meant():
     generated = {each["name"]: each for each in objects(BASE / "kustomization.yaml")[0]["configMapGenerator"]}
     policies = generated["wharfinger-policies"]
 
-    assert [literal.partition("=")[0] for literal in policies["literals"]] == [NONE_MEANT]
+    assert [literal.partition("=")[0] for literal in policies["literals"]] == [NO_POLICIES_MARKER]
     assert "files" not in policies
     assert read_settings(str(BASE / "wharf.yaml")).policy_config_map == "wharfinger-system/wharfinger-policies"
 

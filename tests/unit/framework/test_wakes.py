@@ -46,7 +46,7 @@ def test_counts_by_labels_of_namespaces_wake() -> None:
 
 def test_a_scope_that_reads_the_clock_is_looked_at_again() -> None:
     policy = compiled('policy "p"\nfor pods where weekday(tz: "UTC") != "sun"\nfilter f { require node.pod_count < 3 else "no" }')
-    assert policy.scope_timed
+    assert policy.scope_reads_time
     assert ClusterEvent.TIME in _wakes(policy).events
 
 

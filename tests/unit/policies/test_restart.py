@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tests.unit.policies.stores import BROKEN, Mode, Place, World, policy, story, text
 from wharfinger.framework.policy_status import FormerText
-from wharfinger.language.files import NONE_MEANT
+from wharfinger.language.files import NO_POLICIES_MARKER
 from wharfinger.policies.ledger import EMPTIED
 
 
@@ -215,7 +215,7 @@ async def test_a_marker_allows_having_no_policies(tmp_path):
     before = World(state=tmp_path)
     await before.offer({"a.policy": policy("a")})
     after = World(state=tmp_path)
-    await after.offer({NONE_MEANT: text("", wanted=False)})
+    await after.offer({NO_POLICIES_MARKER: text("", wanted=False)})
     assert (after.deciding(), after.states(), after.store.unknown_sources) == ({}, {}, frozenset())
     assert after.store.sources[0].lost == ""
     assert World(state=tmp_path).store.unknown_sources == {"folder"}, "the former policies are forgotten"

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.policies.stores import BROKEN, Mode, Place, World, policy, story, text
-from wharfinger.language.files import MAX_BYTES, NONE_MEANT
+from wharfinger.language.files import MAX_BYTES, NO_POLICIES_MARKER
 from wharfinger.policies.ledger import EMPTIED, EMPTY, ConfiguredSource
 
 
@@ -121,7 +121,7 @@ async def test_a_source_that_has_nothing_left_is_lost_and_not_a_removal():
 @story
 async def test_the_last_policy_is_removed_where_a_marker_says_that_none_is_meant():
     world = World()
-    marker = {NONE_MEANT: text("anything", wanted=False, name=NONE_MEANT)}
+    marker = {NO_POLICIES_MARKER: text("anything", wanted=False, name=NO_POLICIES_MARKER)}
     await world.offer({"a.policy": policy("a"), **marker})
     assert world.deciding() == {"a": "a"}, "beside policies it says nothing"
     await world.offer(marker)

@@ -11,11 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from wharfinger.authoring import vocabulary
-from wharfinger.authoring.completion.place import Offer, Place, in_comment, place_at, statement_start, string_at, string_in, tokens_between
-from wharfinger.authoring.completion.quoted_texts import item_of, text_offers
+from wharfinger.authoring.completion.place import (
+    Candidate,
+    Place,
+    in_comment,
+    place_at,
+    statement_start,
+    string_at,
+    string_in,
+    tokens_between,
+)
+from wharfinger.authoring.completion.quoted_texts import item_of, text_candidates
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.vocabulary import attribute_text, function_text, short
+from wharfinger.authoring.vocabulary import attribute_text, function_text, short_description
 from wharfinger.authoring.words import DECLARED_OBJECTS, DECLARED_VALUES, TERMS, Frame, Role, Word
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.check.declarations import SCALARS
@@ -31,7 +40,7 @@ _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\Z")
 _OPERAND = "NUMBER"  # expected exactly where an expression may begin
 
 
-def offers(document: Document, offset: int, cluster: KnownCluster | None = None) -> list[Offer]:
+def candidates(document: Document, offset: int, cluster: KnownCluster | None = None) -> list[Candidate]:
     """The candidates at an offset, the likeliest first; none in comments and where a new name is declared."""
     text = document.text
     offset = max(0, min(offset, len(text)))
@@ -43,21 +52,21 @@ def offers(document: Document, offset: int, cluster: KnownCluster | None = None)
         brace = text.rfind("{", string.start, offset)
         if brace <= text.rfind("}", string.start, offset) or document.word_at(string.start) is None:
             before = tokens_between(document, statement_start(document, string.start), string.start)
-            return text_offers(document, string, offset, before, cluster)
+            return text_candidates(document, string, offset, before, cluster)
         inner = string_in(document, brace + 1, offset)
         if inner is not None:
-            return text_offers(document, inner, offset, tokens_between(document, brace + 1, inner.start), cluster)
-        return list(_offers(place_at(document, brace + 1, offset, cluster, inside=True)))
+            return text_candidates(document, inner, offset, tokens_between(document, brace + 1, inner.start), cluster)
+        return list(_candidates(place_at(document, brace + 1, offset, cluster, inside=True)))
     number = _NUMBER.search(text, line_start, offset)
     if number is not None:
         return list(_units(number, offset))
-    return list(_offers(place_at(document, statement_start(document, offset), offset, cluster, inside=False)))
+    return list(_candidates(place_at(document, statement_start(document, offset), offset, cluster, inside=False)))
 
 
 # ── candidates by the text before the position ──
 
 
-def _offers(place: Place) -> Iterator[Offer]:
+def _candidates(place: Place) -> Iterator[Candidate]:
     found = _BY_ROLE.get(place.role, _values)(place)
     seen: set[str] = set()
     for offer in found:
@@ -66,18 +75,18 @@ def _offers(place: Place) -> Iterator[Offer]:
             yield offer
 
 
-def _nothing(_: Place) -> Iterator[Offer]:
+def _nothing(_: Place) -> Iterator[Candidate]:
     """A name that is being made up."""
     yield from ()
 
 
-def _rule_names(place: Place) -> Iterator[Offer]:
+def _rule_names(place: Place) -> Iterator[Candidate]:
     """Behind `prefer`, the keyword that makes it one of devices; the name of a rule is made up."""
     if place.last == "PREFER":
-        yield Offer.word(place, "device", "keyword", doc=vocabulary.KEYWORDS["device"])
+        yield Candidate.word(place, "device", "keyword", doc=vocabulary.KEYWORDS["device"])
 
 
-def _fields(place: Place) -> Iterator[Offer]:
+def _fields(place: Place) -> Iterator[Candidate]:
     """The candidates after a dot: fields of a subject, names of an import, results of a function."""
     path: list[str] = []
     at = len(place.before) - 1
@@ -95,7 +104,7 @@ def _fields(place: Place) -> Iterator[Offer]:
         yield from _imported(place, root)
 
 
-def _attributes(place: Place, subject: Subject, prefix: str) -> Iterator[Offer]:
+def _attributes(place: Place, subject: Subject, prefix: str) -> Iterator[Candidate]:
     start = f"{prefix}." if prefix else ""
     rows = [row for row in CATALOGUE.attributes(subject) if row.path.startswith(start)]
     for row in rows:
@@ -103,19 +112,19 @@ def _attributes(place: Place, subject: Subject, prefix: str) -> Iterator[Offer]:
         if "." in rest:
             group = rest.partition(".")[0]
             members = [each.path.rpartition(".")[2] for each in rows if each.path.startswith(f"{start}{group}.")]
-            yield Offer.word(place, group, "field", detail=f"{', '.join(members[:4])}, …", rank=1)
+            yield Candidate.word(place, group, "field", detail=f"{', '.join(members[:4])}, …", rank=1)
             continue
         insert = f'{rest}["$1"]' if row.keyed else rest
-        yield Offer.word(place, rest, "field", insert=insert, snippet=row.keyed, detail=str(row.type), doc=attribute_text(row), rank=0)
+        yield Candidate.word(place, rest, "field", insert=insert, snippet=row.keyed, detail=str(row.type), doc=attribute_text(row), rank=0)
 
 
-def _imported(place: Place, name: str) -> Iterator[Offer]:
+def _imported(place: Place, name: str) -> Iterator[Candidate]:
     binding = place.document.declarations.checked.notes.names.get(name)
     for member, found in (binding.members or {}).items() if binding is not None else ():
-        yield Offer.word(place, member, "value", detail=found.what)
+        yield Candidate.word(place, member, "value", detail=found.what)
 
 
-def _results(place: Place) -> Iterator[Offer]:
+def _results(place: Place) -> Iterator[Candidate]:
     """The results of a function with several: `unseen_requests(m).cpu`."""
     depth = 0
     for at in range(len(place.before) - 2, -1, -1):
@@ -126,29 +135,29 @@ def _results(place: Place) -> Iterator[Offer]:
             for function in CATALOGUE.functions():
                 owner, dot, member = function.name.partition(".")
                 if dot and owner == name:
-                    yield Offer.word(place, member, "field", doc=function_text(function))
+                    yield Candidate.word(place, member, "field", doc=function_text(function))
             return
 
 
-def _types(place: Place) -> Iterator[Offer]:
+def _types(place: Place) -> Iterator[Candidate]:
     for name in SCALARS:
-        yield Offer.word(place, name, "type", doc=vocabulary.TYPES[name])
+        yield Candidate.word(place, name, "type", doc=vocabulary.TYPES[name])
     if place.last == "COLON":
-        yield Offer.word(place, "set", "type", insert="set<${1:string}>", snippet=True, doc=vocabulary.TYPES["set"])
+        yield Candidate.word(place, "set", "type", insert="set<${1:string}>", snippet=True, doc=vocabulary.TYPES["set"])
 
 
-def _annotations(place: Place) -> Iterator[Offer]:
+def _annotations(place: Place) -> Iterator[Candidate]:
     for name, doc in vocabulary.ANNOTATIONS.items():
-        yield Offer.word(place, name, "annotation", insert=f'{name}("$1")', snippet=True, doc=doc)
+        yield Candidate.word(place, name, "annotation", insert=f'{name}("$1")', snippet=True, doc=doc)
 
 
-def _plugins(place: Place) -> Iterator[Offer]:
+def _plugins(place: Place) -> Iterator[Candidate]:
     yield from _keywords(place)
     for name, plugin in CATALOGUE.score_plugins().items():
-        yield Offer.word(place, name, "plugin", detail=", ".join(sorted(plugin.arguments)) or "no arguments")
+        yield Candidate.word(place, name, "plugin", detail=", ".join(sorted(plugin.arguments)) or "no arguments")
 
 
-def _words(place: Place) -> Iterator[Offer]:
+def _words(place: Place) -> Iterator[Candidate]:
     """The words after `normalize` and `on missing`."""
     item = place.reading.item
     if place.last == "NORMALIZE":
@@ -163,10 +172,10 @@ def _words(place: Place) -> Iterator[Offer]:
             item, vocabulary.SCORE_WORDS
         )
     for word, doc in table.items():
-        yield Offer.word(place, word, "word", doc=doc)
+        yield Candidate.word(place, word, "word", doc=doc)
 
 
-def _groups(place: Place) -> Iterator[Offer]:
+def _groups(place: Place) -> Iterator[Candidate]:
     """The names of groups in the same test: the values of its objects for the key that `group by` names."""
     words = place.document.words
     named = {word.name for word in words if word.item == "GROUP" and word.frame is not None and word.frame.holds == "index"}
@@ -176,10 +185,10 @@ def _groups(place: Place) -> Iterator[Offer]:
         if there and value.role is Role.STRING and value.name not in seen:
             seen.add(value.name)
             name = value.name if value.name.isidentifier() else value.text
-            yield Offer.word(place, name, "object", detail=f"group by {key.text}")
+            yield Candidate.word(place, name, "object", detail=f"group by {key.text}")
 
 
-def _objects(place: Place) -> Iterator[Offer]:
+def _objects(place: Place) -> Iterator[Candidate]:
     """Nodes and pods of the same test."""
     wanted = {
         "PLACE": {Role.TEST_POD},
@@ -191,21 +200,21 @@ def _objects(place: Place) -> Iterator[Offer]:
         wanted = {Role.TEST_NODE} if place.reading.step == "NODE" else {Role.TEST_POD}
     for word in _declared(place, wanted):
         if word.scope == place.reading.scope:
-            yield Offer.word(place, word.text, "object", detail=word.role.value)
+            yield Candidate.word(place, word.text, "object", detail=word.role.value)
     keyword = {"PLACE": "group", "EXPECT": "group", "ON": "device" if place.reading.step == "EXPECT" else ""}.get(place.last)
     if keyword:
-        yield Offer.word(place, keyword, "keyword", doc=vocabulary.KEYWORDS[keyword])
+        yield Candidate.word(place, keyword, "keyword", doc=vocabulary.KEYWORDS[keyword])
 
 
-def _rules(place: Place) -> Iterator[Offer]:
+def _rules(place: Place) -> Iterator[Candidate]:
     for word in _declared(place, {Role.FILTER} if place.last == "BY" else {Role.SCORE}):
-        yield Offer.word(place, word.text, "rule", detail=word.role.value)
+        yield Candidate.word(place, word.text, "rule", detail=word.role.value)
 
 
-def _step_values(place: Place) -> Iterator[Offer]:
+def _step_values(place: Place) -> Iterator[Candidate]:
     """The metrics or params that a line of a test sets."""
     for word in _declared(place, {Role.METRIC if place.last == "METRIC" else Role.PARAM}):
-        yield Offer.word(place, word.text, "value", detail=word.role.value)
+        yield Candidate.word(place, word.text, "value", detail=word.role.value)
 
 
 def _declared(place: Place, roles: Iterable[Role]) -> Iterator[Word]:
@@ -216,7 +225,7 @@ def _declared(place: Place, roles: Iterable[Role]) -> Iterator[Word]:
 # ── expressions ──
 
 
-def _values(place: Place) -> Iterator[Offer]:
+def _values(place: Place) -> Iterator[Candidate]:
     frame = place.frame
     if frame is not None and frame.holds in {"object", "samples"} and place.last in {"LBRACE", "COMMA"}:
         yield from _keys(place, frame)
@@ -230,7 +239,7 @@ def _values(place: Place) -> Iterator[Offer]:
             return
     if place.reading.item == "METRIC" and frame is None and place.last == "ASSIGN":
         for name, source in SOURCES.items():
-            yield Offer.word(place, name, "function", insert=f"{name}($1)", snippet=True, detail=source.argument)
+            yield Candidate.word(place, name, "function", insert=f"{name}($1)", snippet=True, detail=source.argument)
         return
     if place.reading.item == "WORKLOAD" and (frame is None or frame.holds == "set"):
         yield from _requests(place)
@@ -241,34 +250,34 @@ def _values(place: Place) -> Iterator[Offer]:
     yield from _keywords(place, expected)
 
 
-def _requests(place: Place) -> Iterator[Offer]:
+def _requests(place: Place) -> Iterator[Candidate]:
     """The list of a workload, or one request in it."""
     request = "{ cpu: ${1:4cpu}, gpu: ${2:1}, weight: ${3:12%} }"
     if place.last == "ASSIGN":
-        yield Offer.word(place, "[{ … }]", "word", insert=f"[\n  {request},\n]", snippet=True, doc=vocabulary.KEYWORDS["workload"])
+        yield Candidate.word(place, "[{ … }]", "word", insert=f"[\n  {request},\n]", snippet=True, doc=vocabulary.KEYWORDS["workload"])
     elif place.last in {"LSQB", "COMMA"}:
-        yield Offer.word(place, "{ … }", "word", insert=request, snippet=True, doc="One kind of pod, and how common it is.")
+        yield Candidate.word(place, "{ … }", "word", insert=request, snippet=True, doc="One kind of pod, and how common it is.")
 
 
-def _operands(place: Place) -> Iterator[Offer]:
+def _operands(place: Place) -> Iterator[Candidate]:
     own = place.before[1].start if len(place.before) > 1 else -1  # no declaration needs itself
     for word in _declared(place, DECLARED_VALUES):
         if word.start == own:
             continue
-        yield Offer.word(place, word.text, "value", detail=short(place.document, word), rank=0)
+        yield Candidate.word(place, word.text, "value", detail=short_description(place.document, word), rank=0)
     statement = place.document.statement_at(place.before[-1].start) if place.reading.item == "LET" and place.before else None
     for word in statement.words if statement is not None else ():
         if word.role is Role.PARAMETER:
-            yield Offer.word(place, word.text, "value", detail="parameter", rank=0)
+            yield Candidate.word(place, word.text, "value", detail="parameter", rank=0)
     for name, doc in vocabulary.SUBJECTS.items():
         if name != "it" or _selects(place):
-            yield Offer.word(place, name, "subject", doc=doc, rank=1)
+            yield Candidate.word(place, name, "subject", doc=doc, rank=1)
     for function in CATALOGUE.functions():
         name = function.name.partition(".")[0]
         call = f"{name}($1)" if function.parameters or function.variadic else f"{name}()"
-        yield Offer.word(place, name, "function", insert=call, snippet=True, doc=function_text(function), rank=2)
+        yield Candidate.word(place, name, "function", insert=call, snippet=True, doc=function_text(function), rank=2)
     for name, (written, doc) in vocabulary.SPECIAL_FORMS.items():
-        yield Offer.word(place, name, "function", insert=f"{name}($1)", snippet=True, detail=written, doc=doc, rank=2)
+        yield Candidate.word(place, name, "function", insert=f"{name}($1)", snippet=True, detail=written, doc=doc, rank=2)
 
 
 def _selects(place: Place) -> bool:
@@ -276,65 +285,65 @@ def _selects(place: Place) -> bool:
     return place.reading.item == "PREEMPTION" or any(token.type in {"PODS", "DEVICES"} for token in place.before[1:])
 
 
-def _keys(place: Place, frame: Frame) -> Iterator[Offer]:
+def _keys(place: Place, frame: Frame) -> Iterator[Candidate]:
     """The fields of an object of a test, of a plugin's arguments, or the nodes of samples."""
     if frame.holds == "samples":
         for word in _declared(place, {Role.TEST_NODE}):
             if word.scope == place.reading.scope:
-                yield Offer.word(place, word.text, "object", insert=f"{word.text}: ")
+                yield Candidate.word(place, word.text, "object", insert=f"{word.text}: ")
         return
     if place.reading.item == "WORKLOAD":
         for name, doc in REQUEST_FIELDS.items():
-            yield Offer.word(place, name, "key", insert=f"{name}: ", doc=doc)
+            yield Candidate.word(place, name, "key", insert=f"{name}: ", doc=doc)
         return
     path = frame.path()
     plugin = CATALOGUE.score_plugins().get(path[0]) if path else None
     if plugin is not None:
         for name in sorted(plugin.arguments) if len(path) == 1 else ():
-            yield Offer.word(place, name, "key", insert=f"{name}: ")
+            yield Candidate.word(place, name, "key", insert=f"{name}: ")
         return
     yield from _keys_of_object(place, path)
 
 
-def _keys_of_object(place: Place, path: tuple[str, ...]) -> Iterator[Offer]:
+def _keys_of_object(place: Place, path: tuple[str, ...]) -> Iterator[Candidate]:
     """The fields of a node, pod or device of a test, or the keys of one of them."""
     fields, inside = vocabulary.object_fields(path)
     if not inside:
         for name, row in fields.items():
-            yield Offer.word(place, name, "key", insert=f"{name}: {_opening(row)}", snippet=True, detail=row.form.value, doc=row.doc)
+            yield Candidate.word(place, name, "key", insert=f"{name}: {_opening(row)}", snippet=True, detail=row.form.value, doc=row.doc)
     elif len(inside) == 1 and inside[0] in fields:
         yield from _nested_keys(place, Subject.NODE if path[0] == "NODE" else Subject.POD, inside[0], fields[inside[0]])
 
 
-def _nested_keys(place: Place, subject: Subject, name: str, field: Field) -> Iterator[Offer]:
+def _nested_keys(place: Place, subject: Subject, name: str, field: Field) -> Iterator[Candidate]:
     """The keys of a field with keys: those that the field has, or the cluster."""
     resources = NATIVE_BY_FIELD if name in {"requests", "limits", "capacity"} else ()
     for key in sorted(field.keys) or resources:
-        yield Offer.word(place, key, "key", insert=f"{key}: ")
+        yield Candidate.word(place, key, "key", insert=f"{key}: ")
     if place.cluster is not None and name in {"labels", "annotations", "node_selector", "resources"}:
         for key in place.cluster.keys(subject, name):
-            yield Offer.word(place, f'"{key}"', "key", insert=f'"{key}": ')
+            yield Candidate.word(place, f'"{key}"', "key", insert=f'"{key}": ')
 
 
 def _opening(row: Field) -> str:
     return {Many.ONE: "$1", Many.LIST: "[$1]", Many.BY_KEY: "{ $1 }", Many.DEVICES: "[{ $1 }]"}[row.many]
 
 
-def _named_arguments(place: Place, name: str) -> Iterator[Offer]:
+def _named_arguments(place: Place, name: str) -> Iterator[Candidate]:
     source = SOURCES.get(name) if place.reading.item == "METRIC" else None
     if source is not None:
         for option, row in source.options.items():
             doc = vocabulary.OPTIONS.get(option, "")
-            yield Offer.word(place, option, "key", insert=f"{option}: ", detail=row.kind.value, doc=doc, rank=0)
+            yield Candidate.word(place, option, "key", insert=f"{option}: ", detail=row.kind.value, doc=doc, rank=0)
         return
     function = CATALOGUE.function(name)
     for option in function.named if function is not None else ():
         if option.isidentifier():
-            yield Offer.word(place, option, "key", insert=f"{option}: ", rank=0)
+            yield Candidate.word(place, option, "key", insert=f"{option}: ", rank=0)
     if name in {"count", "sum", "avg", "min", "max"} and any(token.type == "PODS" for token in place.before):
-        yield Offer.word(place, "on", "key", insert="on: node", doc="Over the pods of the candidate node.", rank=0)
+        yield Candidate.word(place, "on", "key", insert="on: node", doc="Over the pods of the candidate node.", rank=0)
         doc = "Over the pods of the nodes that have the candidate's value of a label."
-        yield Offer.word(place, "within", "key", insert='within: "$1"', snippet=True, doc=doc, rank=0)
+        yield Candidate.word(place, "within", "key", insert='within: "$1"', snippet=True, doc=doc, rank=0)
 
 
 # ── keywords ──
@@ -346,7 +355,7 @@ def _expected(place: Place) -> frozenset[str] | None:
     return engine.expected() if engine.feed_all(place.before) else None
 
 
-def _keywords(place: Place, expected: frozenset[str] | None = None) -> Iterator[Offer]:
+def _keywords(place: Place, expected: frozenset[str] | None = None) -> Iterator[Candidate]:
     expected = expected if expected is not None else _expected(place)
     spelled = {terminal: word for word, terminal in grammar.terminals().keywords.items()}
     begins = place.first_on_line
@@ -367,7 +376,7 @@ def _keywords(place: Place, expected: frozenset[str] | None = None) -> Iterator[
         if _only_a_name(place, terminal, expected):
             continue
         word = spelled[terminal]
-        yield Offer.word(place, word, "keyword", doc=vocabulary.KEYWORDS.get(word, ""), rank=1 if starts else 3)
+        yield Candidate.word(place, word, "keyword", doc=vocabulary.KEYWORDS.get(word, ""), rank=1 if starts else 3)
 
 
 def _only_a_name(place: Place, terminal: str, expected: frozenset[str] | None) -> bool:
@@ -376,7 +385,7 @@ def _only_a_name(place: Place, terminal: str, expected: frozenset[str] | None) -
         head = terminal == "TIMEOUT" and place.reading.item == "PERMIT" and place.frame is None
         return not (head or (place.frame is not None and place.frame.holds == "terms"))
     if place.frame is not None and place.frame.holds in {"test", "base"}:
-        return place.frame.holds == "base" and terminal in _soft()
+        return place.frame.holds == "base" and terminal in _keywords_as_names()
     if terminal in {"NODE", "POD"}:
         return _OPERAND in (expected or ())
     behind = {
@@ -386,22 +395,22 @@ def _only_a_name(place: Place, terminal: str, expected: frozenset[str] | None) -
         "AS": place.reading.item == "IMPORT",
     }
     in_samples = terminal == "AGE" and place.frame is not None and place.frame.holds == "samples"
-    return terminal in _soft() and not behind.get(terminal, in_samples)
+    return terminal in _keywords_as_names() and not behind.get(terminal, in_samples)
 
 
 @cache
-def _soft() -> frozenset[str]:
+def _keywords_as_names() -> frozenset[str]:
     """The keywords that may also be names."""
     terminals = grammar.terminals()
     return frozenset(terminal for word, terminal in terminals.keywords.items() if word not in terminals.reserved)
 
 
-def _units(number: re.Match[str], offset: int) -> Iterator[Offer]:
+def _units(number: re.Match[str], offset: int) -> Iterator[Candidate]:
     """A number that has been begun, with each unit."""
     digits, begun = number.groups()
     for unit in UNITS:
         if unit.startswith(begun):
-            yield Offer(label=f"{digits}{unit}", kind="unit", start=number.start(), end=offset, detail=vocabulary.unit_doc(unit))
+            yield Candidate(label=f"{digits}{unit}", kind="unit", start=number.start(), end=offset, detail=vocabulary.unit_doc(unit))
 
 
 _BY_ROLE = {

@@ -9,7 +9,7 @@ from msgspec import Struct
 from wharfinger.authoring import vocabulary
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.vocabulary import called, parameters
+from wharfinger.authoring.vocabulary import parameters, signature_text
 from wharfinger.authoring.words import Frame, Reading, Role
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.parse.interactive import ITEMS
@@ -121,7 +121,7 @@ def written_before(document: Document, offset: int) -> tuple[list[Token], Frame 
     return place.before, place.frame, place.reading.item
 
 
-class Offer(Struct, frozen=True, kw_only=True):
+class Candidate(Struct, frozen=True, kw_only=True):
     """One thing that may be written: characters `start` to `end` are replaced by `insert`, which is the label unless given.
 
     `kind` is field, function, value, subject, keyword, word, type, unit, key, label, object, rule, plugin or annotation. In a `snippet`,
@@ -139,7 +139,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     rank: int = 1
 
     @classmethod
-    def word(cls, place: Place, label: str, kind: str, **more: object) -> Offer:
+    def word(cls, place: Place, label: str, kind: str, **more: object) -> Candidate:
         """An offer in place of the word that has been begun."""
         return cls(label=label, kind=kind, start=place.start, end=place.end, **more)  # type: ignore[arg-type]  # its own fields
 
@@ -176,7 +176,7 @@ def _signature_forms(name: str, item: str) -> list[tuple[str, str, tuple[str, ..
         shown = ("query", *(f"{option}: {row.kind.value}" for option, row in SOURCES[name].options.items()))
         return [(f"{name}({', '.join(shown)})", f"Takes {SOURCES[name].argument}, and options by name.", shown)]
     functions = [each for each in CATALOGUE.functions() if each.name.partition(".")[0] == name]
-    found = [(called(each), each.doc, tuple(parameters(each))) for each in functions]
+    found = [(signature_text(each), each.doc, tuple(parameters(each))) for each in functions]
     if name in vocabulary.SPECIAL_FORMS:
         text, doc = vocabulary.SPECIAL_FORMS[name]
         found.append((text, doc, tuple(text[len(name) + 1 : -1].split(", "))))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from wharfinger.authoring import vocabulary
-from wharfinger.authoring.completion.place import Offer
+from wharfinger.authoring.completion.place import Candidate
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.words import Frame, Reading
@@ -39,7 +39,9 @@ class _Inside:
         self.end = token.end - 1 if closed else offset
 
 
-def text_offers(document: Document, string: Token, offset: int, before: Sequence[Token], cluster: KnownCluster | None) -> list[Offer]:
+def text_candidates(
+    document: Document, string: Token, offset: int, before: Sequence[Token], cluster: KnownCluster | None
+) -> list[Candidate]:
     """Candidates for the quoted string at an offset; `before` are the tokens of the statement before it."""
     reading = Reading(document.source, [*before, Token("STRING", '"_"', string.start, string.start + 3)])
     words = list(reading.words())
@@ -48,7 +50,7 @@ def text_offers(document: Document, string: Token, offset: int, before: Sequence
     if before and before[-1].type == "MATCHES":
         return _of_selector(document.text[max(place.start, offset - MAX_SELECTED) : offset], offset, before, cluster)
     found = dict(_found(before, frame, reading, cluster))
-    return [Offer(label=text, kind="label", start=place.start, end=place.end, detail=detail) for text, detail in found.items()]
+    return [Candidate(label=text, kind="label", start=place.start, end=place.end, detail=detail) for text, detail in found.items()]
 
 
 def _found(before: Sequence[Token], frame: Frame | None, reading: Reading, cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:
@@ -68,7 +70,7 @@ def _found(before: Sequence[Token], frame: Frame | None, reading: Reading, clust
         yield from _of_object(before, frame, cluster)
 
 
-def _of_selector(written: str, offset: int, before: Sequence[Token], cluster: KnownCluster | None) -> list[Offer]:
+def _of_selector(written: str, offset: int, before: Sequence[Token], cluster: KnownCluster | None) -> list[Candidate]:
     """Candidates for the key or the value at the end of an unfinished label selector."""
     path, item = _path(before[:-1]), item_of(before)
     value, key = SELECTED_VALUE.search(written), SELECTED_KEY.search(written)
@@ -78,7 +80,7 @@ def _of_selector(written: str, offset: int, before: Sequence[Token], cluster: Kn
         begun, found = key[1], _keys(path, cluster, item)
     else:
         return []
-    return [Offer(label=text, kind="label", start=offset - len(begun), end=offset, detail=detail) for text, detail in found]
+    return [Candidate(label=text, kind="label", start=offset - len(begun), end=offset, detail=detail) for text, detail in found]
 
 
 def _of_key(path: tuple[str, ...], item: Subject, key: str, cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:

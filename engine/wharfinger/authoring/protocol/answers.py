@@ -14,10 +14,10 @@ from pygls import uris
 
 from wharfinger.authoring import actions, highlighting, hover, inline_texts, navigation, test_from_decision
 from wharfinger.authoring.actions import Action
-from wharfinger.authoring.completion.candidates import offers
-from wharfinger.authoring.completion.place import Offer, signatures
+from wharfinger.authoring.completion.candidates import candidates
+from wharfinger.authoring.completion.place import Candidate, signatures
 from wharfinger.authoring.document import Document, Finding, findings
-from wharfinger.authoring.inline_texts import InlayHints, Passing
+from wharfinger.authoring.inline_texts import InlayHints, PassingNodeCounts
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.protocol.positions import Positions
 from wharfinger.errors import UsageError, WharfingerError
@@ -46,7 +46,7 @@ _SYMBOLS = {
     "test node": lsp.SymbolKind.Object,
     "test pod": lsp.SymbolKind.Object,
 }
-_OFFERS = {
+_COMPLETION_KINDS = {
     "field": lsp.CompletionItemKind.Field,
     "function": lsp.CompletionItemKind.Function,
     "value": lsp.CompletionItemKind.Variable,
@@ -153,7 +153,7 @@ class Answers:
         self.workspace = Workspace()
         self.cluster = cluster
         self._positions: dict[str, tuple[str, Positions]] = {}
-        self._passing: dict[str, Passing] = {}
+        self._passing: dict[str, PassingNodeCounts] = {}
         self._results: dict[tuple[str, str], str] = {}
         self._hints: dict[str, InlayHints] = {}
 
@@ -211,19 +211,19 @@ class Answers:
 
     def completion(self, document: Document, offset: int) -> lsp.CompletionList:
         """The completion items at a place."""
-        found = offers(document, offset, self.cluster)
+        found = candidates(document, offset, self.cluster)
         return lsp.CompletionList(is_incomplete=False, items=[self._item(document, number, each) for number, each in enumerate(found)])
 
-    def _item(self, document: Document, number: int, offer: Offer) -> lsp.CompletionItem:
+    def _item(self, document: Document, number: int, candidate: Candidate) -> lsp.CompletionItem:
         return lsp.CompletionItem(
-            label=offer.label,
-            kind=_OFFERS[offer.kind],
-            detail=offer.detail or None,
-            documentation=_markdown(offer.doc) if offer.doc else None,
-            insert_text_format=lsp.InsertTextFormat.Snippet if offer.snippet else lsp.InsertTextFormat.PlainText,
-            filter_text=document.text[offer.start : offer.start + 1] + offer.label if offer.label.startswith('"') else None,
-            sort_text=f"{offer.rank}{number:04}",
-            text_edit=lsp.TextEdit(self.range(document, offer.start, offer.end), offer.written),
+            label=candidate.label,
+            kind=_COMPLETION_KINDS[candidate.kind],
+            detail=candidate.detail or None,
+            documentation=_markdown(candidate.doc) if candidate.doc else None,
+            insert_text_format=lsp.InsertTextFormat.Snippet if candidate.snippet else lsp.InsertTextFormat.PlainText,
+            filter_text=document.text[candidate.start : candidate.start + 1] + candidate.label if candidate.label.startswith('"') else None,
+            sort_text=f"{candidate.rank}{number:04}",
+            text_edit=lsp.TextEdit(self.range(document, candidate.start, candidate.end), candidate.written),
         )
 
     def hover(self, document: Document, offset: int) -> lsp.Hover | None:
@@ -409,7 +409,7 @@ class Answers:
             return "the policy has errors"
         kept = self._passing.get(document.name)
         if kept is None or kept.policy is not policy:
-            kept = self._passing[document.name] = Passing(policy, self.cluster)
+            kept = self._passing[document.name] = PassingNodeCounts(policy, self.cluster)
         return kept.text(rule)
 
     def run_test(self, uri: str, start: int) -> str:
@@ -422,7 +422,7 @@ class Answers:
         self._results[document.name, result.title] = "✓ passed" if result.passed else "✗ failed; run it again"
         return shown
 
-    def made_test(self, uri: str) -> lsp.WorkspaceEdit:
+    def test_edit(self, uri: str) -> lsp.WorkspaceEdit:
         """The change that adds a test from a decision at the end of a document; raises UsageError where there is none."""
         document = self.known(uri)
         if document is None or self.cluster is None:

@@ -42,15 +42,15 @@ def server(cluster: KnownCluster | None = None) -> LanguageServer:
     full = lsp.TextDocumentSyncKind.Full
     found = LanguageServer("wharf", wharfinger.__version__, text_document_sync_kind=full, protocol_cls=Protocol)
     answers = Answers(cluster)
-    _texts(found, answers)
-    _writing(found, answers)
-    _names(found, answers)
-    _views(found, answers)
-    _commands(found, answers)
+    _register_documents(found, answers)
+    _register_writing(found, answers)
+    _register_navigation(found, answers)
+    _register_views(found, answers)
+    _register_commands(found, answers)
     return found
 
 
-class _Sender:
+class _DiagnosticsSender:
     """Sends the findings about documents a moment after the last change."""
 
     def __init__(self, found: LanguageServer, answers: Answers) -> None:
@@ -81,9 +81,9 @@ class _Sender:
             self.found.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri_of(name), diagnostics, document.version))
 
 
-def _texts(found: LanguageServer, answers: Answers) -> None:
+def _register_documents(found: LanguageServer, answers: Answers) -> None:
     """Keeps the texts of the editor."""
-    sender = _Sender(found, answers)
+    sender = _DiagnosticsSender(found, answers)
 
     @found.feature(lsp.INITIALIZED)
     def initialized(params: lsp.InitializedParams) -> None:
@@ -106,7 +106,7 @@ def _texts(found: LanguageServer, answers: Answers) -> None:
         found.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(params.text_document.uri, []))
 
 
-def _writing(found: LanguageServer, answers: Answers) -> None:
+def _register_writing(found: LanguageServer, answers: Answers) -> None:
     """Completion, hover, signatures and formatting."""
 
     @found.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", '"', "'", "@", "{", "[", "("]))
@@ -130,7 +130,7 @@ def _writing(found: LanguageServer, answers: Answers) -> None:
         return None if document is None else answers.formatting(document)
 
 
-def _names(found: LanguageServer, answers: Answers) -> None:
+def _register_navigation(found: LanguageServer, answers: Answers) -> None:
     """Definitions, references and renaming."""
 
     @found.feature(lsp.TEXT_DOCUMENT_DEFINITION)
@@ -173,7 +173,7 @@ def _names(found: LanguageServer, answers: Answers) -> None:
         return answers.workspace_symbols(params.query)
 
 
-def _views(found: LanguageServer, answers: Answers) -> None:
+def _register_views(found: LanguageServer, answers: Answers) -> None:
     """Answers about the whole text."""
     legend = lsp.SemanticTokensLegend(list(highlighting.KINDS), list(highlighting.MODIFIERS))
 
@@ -212,7 +212,7 @@ def _views(found: LanguageServer, answers: Answers) -> None:
         return answers.inlay_hints(document, answers.offset(document, params.range.start), answers.offset(document, params.range.end))
 
 
-def _commands(found: LanguageServer, answers: Answers) -> None:
+def _register_commands(found: LanguageServer, answers: Answers) -> None:
     """Changes, lenses and commands."""
     kinds = [lsp.CodeActionKind.QuickFix, lsp.CodeActionKind.RefactorExtract, lsp.CodeActionKind.Source]
 
@@ -246,7 +246,7 @@ def _commands(found: LanguageServer, answers: Answers) -> None:
     @found.command(MAKE_TEST)
     def make_test(uri: str) -> None:
         try:
-            edit = answers.made_test(uri)
+            edit = answers.test_edit(uri)
         except WharfingerError as error:
             found.window_show_message(lsp.ShowMessageParams(lsp.MessageType.Warning, str(error)))
             return

@@ -58,9 +58,9 @@ class Rep(IntEnum):
 class Op(Struct, frozen=True, kw_only=True):
     """An operation: `scalar` takes and returns plain Python values, `vector` arrays with one entry per row.
 
-    The vector form of a `framed` operation takes the frame (`AtRows`: snapshot, pod and rows) first: it reads the cluster, also the pod if
-    it is `of_pod`, and the time or metrics if it is `timed`. A `hazardous` one may divide by zero or overflow. `key` identifies the
-    operation among those of one name that were made for one policy.
+    `reads_cluster`: the vector form takes the frame (`AtRows`: snapshot, pod and rows) first. It also reads the pod if `of_pod` is True,
+    and the time or metrics if `reads_time` is. `may_warn`: it may divide by zero or overflow. `key` identifies the operation among those
+    of one name that were made for one policy.
 
     `topology` is the topology key of an operation that takes a selection and reads nothing of a node but its domain of that key.
     `extreme` is True for an operation that takes the largest weights of a selection, and False for the smallest.
@@ -74,10 +74,10 @@ class Op(Struct, frozen=True, kw_only=True):
     name: str
     scalar: Callable[..., Any] | None = None
     vector: Callable[..., Any] | None = None
-    framed: bool = False
+    reads_cluster: bool = False
     of_pod: bool = False
-    timed: bool = False
-    hazardous: bool = False
+    reads_time: bool = False
+    may_warn: bool = False
     source: str | None = None
     row_source: str | None = None
     row: Callable[..., Any] | None = None
@@ -114,7 +114,7 @@ class Node(Struct, frozen=True, eq=False):
 
 
 CONST = Op(name="const")
-DEVICES = Op(name="devices", vector=lambda frame: frame.snapshot.devices.of(frame.rows), framed=True)
+DEVICES = Op(name="devices", vector=lambda frame: frame.snapshot.devices.of(frame.rows), reads_cluster=True)
 """The devices of the rows (`model.devices.device_table.DevicesOf`)."""
 OF_NODE = Op(name="of node", vector=lambda of, column: column[of.owners] if getattr(column, "ndim", 0) else column)
 """A column of nodes as one of devices: what each device's node has."""

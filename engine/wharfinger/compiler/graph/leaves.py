@@ -32,10 +32,10 @@ NAMESPACES = Op(
     name="labels of namespaces",
     vector=lambda frame: frame.snapshot.objects.namespace_labels,
     row=lambda frame: frame.snapshot.objects.namespace_labels,
-    framed=True,
+    reads_cluster=True,
     key=OF_NAMESPACES,
 )
-NOW = Op(name="now", vector=lambda frame: frame.now, row=lambda frame: frame.now, framed=True, key="snapshot")
+NOW = Op(name="now", vector=lambda frame: frame.now, row=lambda frame: frame.now, reads_cluster=True, key="snapshot")
 
 
 def pod(graph: Graph) -> Node:
@@ -111,7 +111,7 @@ def _read_by_later_key(graph: Graph, record: Attribute, type_: Type, key: Value)
             return np.int32(-1 if found is None else frame.snapshot.strings.code(found)), found is not None
         return (0.0, False) if found is None else (found, True)
 
-    op = Op(name=f"pod.{record.path}", vector=value_of_pod, row=value_of_pod, framed=True, of_pod=True, key=rep)
+    op = Op(name=f"pod.{record.path}", vector=value_of_pod, row=value_of_pod, reads_cluster=True, of_pod=True, key=rep)
     maybe = graph.apply(op, (key.node,), Rep.OBJECT, at=Stage.RUN)
     return Value(graph.apply(operations.value_of(rep), (maybe,), rep), _presence(graph, record, maybe, key))
 
@@ -133,7 +133,7 @@ def _of_namespace(graph: Graph, record: Attribute, key: Value | None, *, given: 
         op = Op(name=name, scalar=lambda view, labels, label: labels.of(view.namespace).get(label))
         maybe, rep = graph.apply(op, (view, labels, key.node), Rep.OBJECT), Rep.TEXT
     else:
-        op = Op(name=name, vector=_namespace_label, row=_namespace_label, framed=True, of_pod=True, key=OF_NAMESPACES)
+        op = Op(name=name, vector=_namespace_label, row=_namespace_label, reads_cluster=True, of_pod=True, key=OF_NAMESPACES)
         maybe, rep = graph.apply(op, (labels, key.node), Rep.OBJECT, at=Stage.RUN), Rep.CODE
     value = graph.apply(operations.value_of(rep), (maybe,), rep)
     return Value(value, both(graph, key.present, graph.apply(operations.IS_PRESENT, (maybe,), Rep.BOOL)))
@@ -154,7 +154,7 @@ def _of_group(graph: Graph, record: Attribute, key: Value | None) -> Value:
         found = record.read(frame.snapshot.group(frame.pod.namespace, name))
         return (0.0, False) if found is None else (float(found), True)
 
-    op = Op(name=f"pod.{record.path}", vector=read, row=read, framed=True, of_pod=True, key=OF_GROUPS)
+    op = Op(name=f"pod.{record.path}", vector=read, row=read, reads_cluster=True, of_pod=True, key=OF_GROUPS)
     pair = graph.apply(op, (key.node,), Rep.OBJECT, at=Stage.RUN, volatility=Volatility.GLOBAL)
     value = graph.apply(operations.value_of(Rep.FLOAT), (pair,), Rep.FLOAT)
     return Value(value, both(graph, key.present, graph.apply(operations.IS_PRESENT, (pair,), Rep.BOOL)))
@@ -183,7 +183,7 @@ def _reader(record: Attribute, type_: Type) -> Any:
 def _column(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> Value:
     if record.column is None:
         raise TypeError(f"node.{record.path} has no column")
-    op = Op(name=f"node.{record.path}", vector=_vector_reader(record.column), row=_row_reader(record.column), framed=True)
+    op = Op(name=f"node.{record.path}", vector=_vector_reader(record.column), row=_row_reader(record.column), reads_cluster=True)
     operands = () if key is None else (key.node,)
     pair = graph.apply(op, operands, Rep.OBJECT, at=Stage.RUN, volatility=record.volatility)
     rep = rep_of(type_, Stage.RUN)
@@ -233,7 +233,7 @@ def metric(graph: Graph, record: typed.Metric) -> Value:
         name=f"metric {record.name}",
         vector=lambda frame: metrics.fresh_samples(frame, names, max_age),
         row=lambda frame: metrics.fresh_sample(frame, names, max_age),
-        framed=True,
+        reads_cluster=True,
     )
     pair = graph.leaf(op, Stage.RUN, Rep.OBJECT, volatility=Volatility.TIMED)
     return Value(graph.apply(operations.value_of(Rep.FLOAT), (pair,), Rep.FLOAT), graph.apply(operations.IS_PRESENT, (pair,), Rep.BOOL))

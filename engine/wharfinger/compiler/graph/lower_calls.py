@@ -83,10 +83,10 @@ def _framed(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
         name=f"call {expr.function.name}",
         vector=call,
         row=_at_row(expr, nodes),
-        framed=True,
+        reads_cluster=True,
         of_pod=True,
-        timed=expr.function.volatility is Volatility.TIMED,
-        hazardous=True,
+        reads_time=expr.function.volatility is Volatility.TIMED,
+        may_warn=True,
         topology=_topology(expr.function, nodes),
         key=_names(expr),
     )
@@ -104,7 +104,7 @@ def _topology(function: Function, nodes: list[Node]) -> str | None:
 def _vector(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
     """A call that reads nothing but its operands."""
     row = _at_row(expr, nodes)
-    op = Op(name=f"call {expr.function.name}", vector=_with_names(expr.function.vector, expr), row=row, hazardous=True, key=_names(expr))
+    op = Op(name=f"call {expr.function.name}", vector=_with_names(expr.function.vector, expr), row=row, may_warn=True, key=_names(expr))
     return lowering.graph.apply(op, [lowering.code(node) for node in nodes], _run_rep(expr))
 
 
@@ -228,7 +228,7 @@ def _of_devices(lowering: Lowering, expr: typed.Aggregate) -> Value:
     graph, selected = lowering.graph, lowering(expr.selection).node
     value = Value(graph.const(1.0, Rep.FLOAT)) if expr.value is None else lowering(expr.value)
     counted = graph.per_device(selected if value.present is None else lowering.conjunction(selected, value.present))
-    op = Op(name=f"{expr.reduction.value} of devices", vector=operations.DEVICE_REDUCTIONS[expr.reduction], hazardous=True)
+    op = Op(name=f"{expr.reduction.value} of devices", vector=operations.DEVICE_REDUCTIONS[expr.reduction], may_warn=True)
     pair = graph.apply(op, (graph.devices(), counted, graph.per_device(value.node)), Rep.OBJECT, at=Stage.RUN)
     own = graph.apply(operations.IS_PRESENT, (pair,), Rep.BOOL) if expr.type.optional else None
     return Value(graph.apply(operations.value_of(Rep.FLOAT), (pair,), Rep.FLOAT), own)
@@ -241,7 +241,13 @@ def _read(lowering: Lowering, expr: typed.Aggregate, selection: Node, name: str,
     topology = expr.topology_key if expr.per is typed.Per.DOMAIN else None
     extreme = None if name == "sum" else highest
     op = Op(
-        name=f"{name} per {expr.per.value}", vector=read, row=row, framed=True, topology=topology, key=expr.topology_key, extreme=extreme
+        name=f"{name} per {expr.per.value}",
+        vector=read,
+        row=row,
+        reads_cluster=True,
+        topology=topology,
+        key=expr.topology_key,
+        extreme=extreme,
     )
     return lowering.graph.apply(op, (selection,), Rep.FLOAT, volatility=VOLATILITY[expr.per])
 
@@ -283,7 +289,7 @@ def _in_a_domain(lowering: Lowering, topology_key: str | None) -> Node:
     op = Op(
         name="in a domain",
         vector=lambda frame: np.greater_equal(frame.snapshot.domain(key)[0][frame.rows], 0),
-        framed=True,
+        reads_cluster=True,
         topology=key,
         key=key,
     )

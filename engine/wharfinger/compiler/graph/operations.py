@@ -41,7 +41,7 @@ def written(name: str, source: str, vector: Callable[..., Any] | None = None, **
 
 def _operation(op: typed.Op, rule: Operator) -> Op:
     vector = getattr(np, rule.vector or "")
-    return written(op.name.lower(), rule.source or "", vector, hazardous=rule.hazardous)
+    return written(op.name.lower(), rule.source or "", vector, may_warn=rule.may_warn)
 
 
 OF_OPERATOR = {op: _operation(op, rule) for op, rule in OPERATORS.items() if rule.vector is not None}
@@ -187,7 +187,7 @@ class Curve:
         return np.where(np.less_equal(x, xs[0]), ys[0], np.where(np.less(x, xs[-1]), inside, ys[-1]))
 
 
-CURVE = Op(name="curve", scalar=lambda x, *points: Curve(points).one(x), hazardous=True)
+CURVE = Op(name="curve", scalar=lambda x, *points: Curve(points).one(x), may_warn=True)
 """A curve some of whose points are params. `passes.fix_curves` replaces it when the values of the params are known."""
 
 
@@ -195,7 +195,7 @@ def curve(points: Sequence[float]) -> Op:
     """The operation of a curve through known points."""
     name = "curve " + ", ".join(f"{x:g} -> {y:g}" for x, y in zip(points[::2], points[1::2], strict=True))
     known = Curve(points)
-    return Op(name=name, scalar=known.one, vector=known.column, hazardous=True, key=tuple(points))
+    return Op(name=name, scalar=known.one, vector=known.column, may_warn=True, key=tuple(points))
 
 
 # ── generated Python code ────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -59,7 +59,7 @@ class PodRules(Struct, frozen=True, kw_only=True):
     @property
     def eviction_depends_on_time(self) -> bool:
         """True if preemption may be allowed later, by the passing of time alone, to evict pods that it may not evict now."""
-        return any(policy.victims is not None and (policy.scope_timed or policy.victims.timed) for policy in self.governing)
+        return any(policy.victims is not None and (policy.scope_reads_time or policy.victims.reads_time) for policy in self.governing)
 
     @property
     def eviction_depends_on_namespaces(self) -> bool:

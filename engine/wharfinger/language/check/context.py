@@ -48,7 +48,7 @@ class WorkBudget(msgspec.Struct):
         if self.steps > MAX_STEPS:
             raise TooMuchWork
 
-    def put_together(self, members: int) -> None:
+    def count_building(self, members: int) -> None:
         """Counts the steps of building a set or a text of this size; raises `TooMuchWork`."""
         self.spend(1 + members // ITEMS_PER_STEP)
 

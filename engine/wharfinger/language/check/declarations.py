@@ -8,7 +8,6 @@ import msgspec
 from msgspec.structs import replace
 
 from wharfinger.language import ast
-from wharfinger.language.check.arrangement import declare_group
 from wharfinger.language.check.context import RULE, Binding, Context, infer, type_text, unknown
 from wharfinger.language.check.dependencies import GroupBlock, Named, in_order, nodes_in
 from wharfinger.language.check.expressions.aggregates import GROUP
@@ -17,6 +16,7 @@ from wharfinger.language.check.expressions.functions import MAX_DEPTH, OwnFuncti
 from wharfinger.language.check.expressions.names import SUBJECTS
 from wharfinger.language.check.expressions.values import literal_of
 from wharfinger.language.check.metrics import metric_of
+from wharfinger.language.check.statements import declare_group
 from wharfinger.language.check.workloads import workload_of
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Source, Span

@@ -12,22 +12,22 @@ import msgspec
 
 from wharfinger.language import ast
 from wharfinger.language.check.conflicts import Tier, dominated, same_for_all, tiers
-from wharfinger.language.check.context import MAX_STEPS, Binding, Context, EnoughFindings, TooMuchWork
-from wharfinger.language.check.expressions.functions import OwnFunction
-from wharfinger.language.check.missing import Facts, Presence, default_text, guard_text, subject_of
-from wharfinger.language.check.rules import possible
-from wharfinger.language.check.truth import (
+from wharfinger.language.check.constant_conditions import (
     ALWAYS,
     NEVER,
     STEPS_PER_QUESTION,
+    ConditionTruth,
     Domain,
     Known,
-    Truths,
     conjuncts,
     known_from,
     own_domain,
     restriction,
 )
+from wharfinger.language.check.context import MAX_STEPS, Binding, Context, EnoughFindings, TooMuchWork
+from wharfinger.language.check.expressions.functions import OwnFunction
+from wharfinger.language.check.missing import Facts, Presence, default_text, guard_text, subject_of
+from wharfinger.language.check.rules import possible
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Span
 from wharfinger.language.semantics import typed
@@ -41,7 +41,7 @@ class Lints(msgspec.Struct, frozen=True, kw_only=True):
 
     context: Context
     presence: Presence
-    truths: Truths
+    truths: ConditionTruth
     policy: typed.Policy
     allowed: Mapping[Span, frozenset[str]]  # codes kept away, by the span of the name of a rule or declaration
     everywhere: frozenset[str]  # codes kept away from the whole policy
@@ -66,7 +66,7 @@ def lint(context: Context, presence: Presence, policy: typed.Policy, syntax: ast
 
 
 def _lint(context: Context, presence: Presence, policy: typed.Policy, syntax: ast.Policy) -> None:
-    truths = Truths(context.lets, context.intervals, context.work)
+    truths = ConditionTruth(context.lets, context.intervals, context.work)
     lints = Lints(
         context=context,
         presence=presence,

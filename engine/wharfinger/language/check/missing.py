@@ -71,14 +71,14 @@ class Presence:
             if isinstance(expr, typed.Aggregate) and expr.per is typed.Per.DOMAIN:
                 found |= {_domain_label(expr)}
             self._mentioned[self._id(expr)] = found
-            self._work.put_together(len(found))
+            self._work.count_building(len(found))
         return self._mentioned[id(expr)]
 
     def _text(self, expr: typed.Expr) -> str:
         """An expression as text, made once."""
         if id(expr) not in self._texts:
             text = self._texts[self._id(expr)] = describe(expr)
-            self._work.put_together(len(text))
+            self._work.count_building(len(text))
         return self._texts[id(expr)]
 
     def _id(self, expr: typed.Expr) -> int:
@@ -93,7 +93,7 @@ class Presence:
         """The expressions that have a value where `expr` has one."""
         if id(expr) not in self._present:
             found = self._present[self._id(expr)] = self._present_with(expr) | {self._text(expr)}
-            self._work.put_together(len(found))
+            self._work.count_building(len(found))
         return self._present[id(expr)]
 
     def _present_with(self, expr: typed.Expr) -> Facts:
@@ -141,7 +141,7 @@ class Presence:
         if key not in self._asked:
             self._id(expr)
             found = self._asked[key] = find(expr, truth)
-            self._work.put_together(len(found))
+            self._work.count_building(len(found))
         return self._asked[key]
 
     def _find_where(self, expr: typed.Expr, truth: bool) -> Facts:

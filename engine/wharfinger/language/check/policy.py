@@ -8,7 +8,6 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from wharfinger.language import ast
-from wharfinger.language.check.arrangement import annotations_of, base_of, group_of, permit_of, quantum_of, tie_break_of, victims_of
 from wharfinger.language.check.context import (
     MAX_STEPS,
     SCOPE,
@@ -27,6 +26,7 @@ from wharfinger.language.check.imports import CheckedLibraries, import_all
 from wharfinger.language.check.lints import allowed_within, lint
 from wharfinger.language.check.missing import NO_FACTS, Presence
 from wharfinger.language.check.rules import RuleContext, device_preference_of, filter_of, score_of
+from wharfinger.language.check.statements import annotations_of, base_of, group_of, permit_of, quantum_of, tie_break_of, victims_of
 from wharfinger.language.check.tests import Testable, check_tests
 from wharfinger.language.report.codes import Code, Severity
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Source, Span

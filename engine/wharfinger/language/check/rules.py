@@ -52,7 +52,7 @@ def filter_of(rules: RuleContext, item: ast.Filter | ast.Permit) -> typed.Filter
         found = _clause(rules, item, clause, facts)
         if found is not None:
             clauses.append(found)
-            rules.context.work.put_together(len(facts))
+            rules.context.work.count_building(len(facts))
             facts |= rules.presence.not_false(found.condition) if found.missing_passes else rules.presence.where_true(found.condition)
     whole = len(clauses) == len(item.clauses) and not (when is not None and is_unknown(when))
     return typed.Filter(name=item.name, span=item.name_span, when=when, clauses=tuple(clauses)) if whole and clauses else None

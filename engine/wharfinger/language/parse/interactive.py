@@ -287,7 +287,7 @@ def terminals_in_words(terminals: AbstractSet[str]) -> str:
     for name, witnesses, members in FAMILIES:
         if witnesses <= left:
             names.append(name)
-            left -= members | _soft()
+            left -= members | _keywords_as_names()
     operators = left | {"NOT", "LPAR"} >= OPERATORS
     if operators:
         left -= OPERATORS
@@ -299,7 +299,7 @@ def terminals_in_words(terminals: AbstractSet[str]) -> str:
     return _joined(names)
 
 
-def _soft() -> frozenset[str]:
+def _keywords_as_names() -> frozenset[str]:
     """The keywords that may also be names."""
     terminals = grammar.terminals()
     return frozenset(terminal for word, terminal in terminals.keywords.items() if word not in terminals.reserved)

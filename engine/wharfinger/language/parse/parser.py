@@ -19,7 +19,7 @@ from wharfinger.language import ast
 from wharfinger.language.parse import grammar, repairs
 from wharfinger.language.parse.file_nodes import Assembly, SyntaxTree
 from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEP_TERMINALS, Interactive, Place, terminals_in_words, token_in_words
-from wharfinger.language.parse.repairs import GIVE_UP, BrokenText
+from wharfinger.language.parse.repairs import CANNOT_REPAIR, BrokenText
 from wharfinger.language.parse.tokens import CLOSE, OPEN, Lexer, Token, TokenJoiner
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
@@ -78,7 +78,7 @@ class Recovery:
         repaired = repairs.repaired(self.broken, at)
         if repaired is None and self.broken.touched < self.place.unfinished_statement(at):
             self._report(at)
-        return self._skip(at) if repaired is None or repaired == GIVE_UP else repaired
+        return self._skip(at) if repaired is None or repaired == CANNOT_REPAIR else repaired
 
     def _already_reported(self, at: int) -> bool:
         """True if a finding in this statement already explains the token."""

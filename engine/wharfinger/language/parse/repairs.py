@@ -1,7 +1,7 @@
 """Repairs of unexpected tokens: change one, leave it out, or insert another before it.
 
 Each repair recognises one mistake. It returns None where it does not; otherwise it has reported the mistake and returns the index at
-which to continue, or `GIVE_UP` where the rest of the statement makes no sense. `REPAIRS` has their order.
+which to continue, or `CANNOT_REPAIR` where the rest of the statement makes no sense. `REPAIRS` has their order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
 from wharfinger.language.report.wording import closest
 
-GIVE_UP = -1
+CANNOT_REPAIR = -1
 
 COMPARATORS = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE", "IN", "MATCHES"})
 MISSING_PUNCTUATION = ("COMMA", "ASSIGN", "COLON", "LBRACE", "ELSE", "WHERE", "VERSION", "WEIGHT", "THEN", "ON", "BY", "MESSAGE")
@@ -104,12 +104,12 @@ class BrokenText:
         """The token before an index."""
         return self.tokens[at - 1] if at else None
 
-    def becomes(self, at: int, kind: str) -> int:
+    def replace_token(self, at: int, kind: str) -> int:
         """The index at which to continue after the token at an index was replaced by another one."""
         self.tokens[at].type, self.tokens[at].text = kind, spelling(kind)
         return at
 
-    def put_in(self, kind: str, text: str, at: int) -> int:
+    def insert_token(self, kind: str, text: str, at: int) -> int:
         """The index at which to continue after a token that is not in the text was fed before the one at an index."""
         place = self.tokens[at - 1].end if at else self.tokens[at].start
         self.engine.feed(Token(kind, text, place, place))
@@ -129,7 +129,7 @@ def unclosed(text: BrokenText, at: int) -> int | None:
     if token.type != grammar.END and not text.engine.accepts(closer, token.type):
         return None
     if any(around.bracket.start < offset < token.start for offset in text.doubtful):
-        return text.put_in(closer, spelling(closer), at)  # a string without an end has swallowed it
+        return text.insert_token(closer, spelling(closer), at)  # a string without an end has swallowed it
     shown = f"`{around.bracket.text}`"
     others = (Label(text.span(token), f"expected `{spelling(closer)}` before this"),) if token.type != grammar.END else ()
     text.diagnostics.error(
@@ -140,7 +140,7 @@ def unclosed(text: BrokenText, at: int) -> int | None:
         others=others,
         help=f"add `{spelling(closer)}`",
     )
-    return text.put_in(closer, spelling(closer), at)
+    return text.insert_token(closer, spelling(closer), at)
 
 
 def _next_step(text: BrokenText, around: Open, at: int) -> bool:
@@ -161,15 +161,15 @@ def nesting(text: BrokenText, at: int) -> int | None:
         text.diagnostics.error(
             Code.P116, f"{word} is not allowed inside a `{around.block.text}`", text.span(token), others=others, help=help_
         )
-        return GIVE_UP
+        return CANNOT_REPAIR
     if token.type in CLAUSES and text.place.level() == "file":
         help_ = f'write `filter name {{ {token.text} … else "…" }}`'
         text.diagnostics.error(Code.P116, f"{word} belongs inside a filter", text.span(token), help=help_)
-        return GIVE_UP
+        return CANNOT_REPAIR
     if token.type in STEP_TERMINALS and text.place.level() == "file" and text.place.first_on_line(at):
         help_ = f'write `test "what it shows" {{ {token.text} … }}`'
         text.diagnostics.error(Code.P116, f"{word} belongs inside a test", text.span(token), help=help_)
-        return GIVE_UP
+        return CANNOT_REPAIR
     return None
 
 
@@ -190,7 +190,7 @@ def unmatched_bracket(text: BrokenText, at: int) -> int | None:
     text.diagnostics.error(
         Code.P105, message, text.span(token), others=others, help=f"write `{spelling(closer)}`", suggestion=spelling(closer)
     )
-    return text.becomes(at, closer)
+    return text.replace_token(at, closer)
 
 
 def equals(text: BrokenText, at: int) -> int | None:
@@ -204,7 +204,7 @@ def equals(text: BrokenText, at: int) -> int | None:
     else:
         message, help_ = "`==` gives no value", "write `=`; two of them compare"
     text.diagnostics.error(Code.P107, message, text.span(token), help=help_, suggestion=spelling(other))
-    return text.becomes(at, other)
+    return text.replace_token(at, other)
 
 
 def chain(text: BrokenText, at: int) -> int | None:
@@ -231,7 +231,7 @@ def malformed_number(text: BrokenText, at: int) -> int | None:
     last = text.tokens[at] if text.kind(at) == "NUMBER" else point
     help_ = "a number is digits, at most one point with digits on both sides, and a unit"
     text.diagnostics.error(Code.P109, f"`{text.span(number, last).text}` is not a number", text.span(number, last), help=help_)
-    return GIVE_UP
+    return CANNOT_REPAIR
 
 
 def malformed_range(text: BrokenText, at: int) -> int | None:
@@ -248,7 +248,7 @@ def malformed_range(text: BrokenText, at: int) -> int | None:
     last = at - 1 if ended else at
     span = text.span(text.tokens[start], text.tokens[last])
     text.diagnostics.error(Code.P123, "this is not a range", span, help="write `range low..high`: `range 1..10`")
-    return GIVE_UP
+    return CANNOT_REPAIR
 
 
 def quoted_argument(text: BrokenText, at: int) -> int | None:
@@ -268,7 +268,7 @@ def needless(text: BrokenText, at: int) -> int | None:
     if text.kind(at + 1) == "COLON" and token.type == "NAME":
         keyword = grammar.terminals().keywords.get(token.text)
         if keyword and text.engine.accepts(keyword, text.kind(at + 2)):
-            text.becomes(at, keyword)
+            text.replace_token(at, keyword)
             text.engine.feed(token)
             at += 1
             token = text.tokens[at]
@@ -295,7 +295,7 @@ def punctuation(text: BrokenText, at: int) -> int | None:
                 Code.P100, message, text.span(token), label=f"`{missing}` is missing here", suggestion=f"{missing} {token.text}"
             )
             text.guessed = at - 1
-            return text.put_in(kind, missing, at)
+            return text.insert_token(kind, missing, at)
     return None
 
 
@@ -313,7 +313,7 @@ def word_of_other_scheduler(text: BrokenText, at: int) -> int | None:
     text.diagnostics.error(
         Code.P114, f"`{token.text}` is not a word of the language", text.span(token), help=word.help, suggestion=suggestion
     )
-    return text.becomes(at, meant) if meant else GIVE_UP
+    return text.replace_token(at, meant) if meant else CANNOT_REPAIR
 
 
 def keyword_as_name(text: BrokenText, at: int) -> int | None:
@@ -341,7 +341,7 @@ def misspelled(text: BrokenText, at: int) -> int | None:
     if near is None or near == token.text or not text.engine.accepts(words[near], text.kind(at + 1)):
         return None
     text.diagnostics.error(Code.P113, f"unknown word `{token.text}`", text.span(token), help=f"did you mean `{near}`?", suggestion=near)
-    return text.becomes(at, words[near])
+    return text.replace_token(at, words[near])
 
 
 def unquoted(text: BrokenText, at: int) -> int | None:
@@ -369,7 +369,7 @@ def without_name(text: BrokenText, at: int) -> int | None:
     help_ = f"every `{before.text}` has a name, which messages, tests and reports use: `{before.text} name …`"
     text.diagnostics.error(Code.P100, f"this `{before.text}` has no name", text.span(before), label="expected a name behind it", help=help_)
     text.nameless += 1
-    return text.put_in("NAME", f"nameless_{text.nameless}", at)
+    return text.insert_token("NAME", f"nameless_{text.nameless}", at)
 
 
 def unknown_keyword(text: BrokenText, at: int) -> int | None:
@@ -381,10 +381,10 @@ def unknown_keyword(text: BrokenText, at: int) -> int | None:
     if token.text == "group" and level == "file":
         help_ = 'write `group by pod.labels["job-name"] { min_count 4 }`, or `group { … }` for pods that name a PodGroup themselves'
         text.diagnostics.error(Code.P100, "`group` is followed by `by` or `{`", text.span(token), help=help_)
-        return GIVE_UP
+        return CANNOT_REPAIR
     where, words = BEGINNINGS[level]
     text.diagnostics.error(Code.P113, f"`{token.text}` begins no {where}", text.span(token), help=f"these do: {words}")
-    return GIVE_UP
+    return CANNOT_REPAIR
 
 
 # From the surest to the vaguest: a repair further down may also fit what one above recognises.
@@ -409,7 +409,7 @@ REPAIRS: tuple[Callable[[BrokenText, int], int | None], ...] = (
 
 
 def repaired(text: BrokenText, at: int) -> int | None:
-    """The index at which to continue after a repair of the token at an index, `GIVE_UP`, or None if no repair fits."""
+    """The index at which to continue after a repair of the token at an index, `CANNOT_REPAIR`, or None if no repair fits."""
     text.at = at
     result = next((result for repair in REPAIRS if (result := repair(text, at)) is not None), None)
     if result is not None:

@@ -28,7 +28,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
     `source` is a Python expression on present operands `{0}` and `{1}`, with the name `nan` for NaN. It must not fail on any operand, and
     is arbitrary where `meaning` is None. `vector` is the name of the NumPy function that does the same for columns. Either is None where
-    the compiler has its own form. A `hazardous` operator may divide by zero or overflow, of which NumPy would warn.
+    the compiler has its own form. A `may_warn` operator may divide by zero or overflow, of which NumPy would warn.
 
     `kind`, `interval` and `magnitude` of the result are computed from those of numeric operands; None for operators that are not
     arithmetic. A `kind` of None means that the operation has no meaning, such as the sum of memory and cpu.
@@ -39,7 +39,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     vector: str | None = None
     strict: bool = True
     decided_by: bool | None = None
-    hazardous: bool = False
+    may_warn: bool = False
     kind: Callable[..., Kind | None] | None = None
     interval: Callable[..., Interval] | None = None
     magnitude: Callable[..., Magnitude] | None = None
@@ -140,7 +140,7 @@ OPERATORS: Mapping[Op, Operator] = {
         meaning=operator.mul,
         source="{0} * {1}",
         vector="multiply",
-        hazardous=True,
+        may_warn=True,
         kind=_kind_of_product,
         interval=bounds.product,
         magnitude=operator.mul,
@@ -149,7 +149,7 @@ OPERATORS: Mapping[Op, Operator] = {
         meaning=lambda a, b: a / b if b != 0 else None,
         source="{0} / {1} if {1} else nan",
         vector="divide",
-        hazardous=True,
+        may_warn=True,
         kind=_kind_of_quotient,
         interval=bounds.quotient,
         magnitude=operator.truediv,

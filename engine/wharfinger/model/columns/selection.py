@@ -30,7 +30,7 @@ Value = Callable[[PodView], float | None]
 MAX_CELLS: Final = 2**24  # numbers kept by all selections of a cluster together: 128 MB
 CELLS_OF_CLASS: Final = 6  # the memory of one template's dict entry, in numbers of 8 bytes
 MAX_DOMAIN_COUNTS: Final = 8  # (topology key, mask) pairs kept per selection
-FEWEST_SELECTIONS: Final = 500  # always kept, also if they are large: as many as one policy may have
+MIN_SELECTIONS: Final = 500  # always kept, also if they are large: as many as one policy may have
 NOT_EVALUATED: Final = math.nan  # compared by identity: not evaluated yet
 MAX_SELECTIONS: Final = 4096
 MAX_PASSING: Final = 64  # those that are unlikely to be used again
@@ -338,7 +338,7 @@ class Selections:
 
     def _most(self) -> int:
         cells = self._nodes.rows.count + CELLS_OF_CLASS * len(self._pods.classes)
-        return max(FEWEST_SELECTIONS, min(MAX_SELECTIONS, MAX_CELLS // max(1, cells)))
+        return max(MIN_SELECTIONS, min(MAX_SELECTIONS, MAX_CELLS // max(1, cells)))
 
 
 class ReadExtreme(Struct, frozen=True):

@@ -33,7 +33,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from wharfinger.authoring.completion.candidates import offers
+from wharfinger.authoring.completion.candidates import candidates
 from wharfinger.authoring.document import Document, Finding, findings
 from wharfinger.authoring.highlighting import highlights
 from wharfinger.authoring.hover import hover
@@ -351,7 +351,7 @@ def _finding(found: Finding, positions: Positions) -> Mapping[str, Any]:
 def _completion(document: Document, at: int, cluster: KnownCluster | None) -> Mapping[str, Any]:
     """The completion items at a place."""
     positions = Positions(document.text)
-    found = offers(document, positions.from_units(at), cluster)[:MAX_OFFERS]
+    found = candidates(document, positions.from_units(at), cluster)[:MAX_OFFERS]
     return {
         "items": [
             {

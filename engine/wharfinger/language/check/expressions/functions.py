@@ -97,7 +97,7 @@ class _Reference(msgspec.Struct, frozen=True):
 
     def __call__(self, at: Span) -> typed.Expr:
         if isinstance(self.value, typed.Const):
-            self.work.put_together(_length(self.value.value))
+            self.work.count_building(_length(self.value.value))
         return replace(self.value, span=at)
 
 
@@ -134,7 +134,7 @@ def call_own(context: Context, expr: ast.Call, own: OwnFunction) -> typed.Expr:
         return unknown(expr.span)
     given = [value if _is_simple(value) else _let(context, f"({describe(value)})", value, value.span) for value in given]
     texts = [describe(value) for value in given]
-    context.work.put_together(sum(map(len, texts)))
+    context.work.count_building(sum(map(len, texts)))
     key = (own.name, context.place.name, *((text, value.type) for text, value in zip(texts, given, strict=True)))
     if key not in context.calls:
         value = _called(context, expr, own, given)
@@ -172,7 +172,7 @@ def _is_simple(value: typed.Expr) -> bool:
 
 def _let(context: Context, text: str, value: typed.Expr, span: Span) -> typed.Expr:
     """A let that the author did not write, with a text for its name that reads as one operand."""
-    context.work.put_together(len(text))
+    context.work.count_building(len(text))
     known = context.lets.get(text)
     if known is not None and known.value == value and known.value.type == value.type:
         return typed.LetRef(span=span, type=value.type, name=text)

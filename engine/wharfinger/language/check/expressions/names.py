@@ -194,7 +194,7 @@ def _key_fault(context: Context, base: typed.AttributeRef, key: typed.Expr) -> b
         context.error(Code.P310, f"a key is a string, not {type_text(key.type)}", key.span, label=type_text(key.type), help=help_)
     elif key.type.shape > Shape.POD:
         context.error(Code.P310, "a key is the same for all nodes", key.span, label="differs between nodes")
-    elif _passes(context, key):
+    elif _changes_with_time(context, key):
         context.error(Code.P310, "a key is the same at all times", key.span, label="changes with time", help=_KEY_HELP)
     elif isinstance(key, typed.Const) and base.attribute.type.kind is Kind.LABELS and (fault := key_fault(key.value)):
         context.error(Code.P310, f"no object can have this key: {fault}", key.span, label="not a key")
@@ -206,7 +206,7 @@ def _key_fault(context: Context, base: typed.AttributeRef, key: typed.Expr) -> b
 _KEY_HELP = 'read each of the keys and choose between them: `if … then node.labels["a"] else node.labels["b"]`'
 
 
-def _passes(context: Context, key: typed.Expr) -> bool:
+def _changes_with_time(context: Context, key: typed.Expr) -> bool:
     """True if a key may be another at another time."""
     pending, followed = [key], set[str]()
     while pending:

@@ -328,5 +328,5 @@ def looked_up(context: Context, entries: typed.Entries, key: typed.Expr, span: S
         return context.error(
             Code.P221, f"the keys of this table are {wanted}, not {type_text(key.type)}", key.span, label=type_text(key.type)
         )
-    context.work.put_together(len(entries.keys))
+    context.work.count_building(len(entries.keys))
     return typed.Lookup(span=span, type=Type(entries.kind, key.type.shape, optional=True), entries=entries, key=key)

@@ -204,8 +204,8 @@ _ENTRIES: Final = frozenset({"_?_:_", "_[_]", "_[?_]"})
 def guarded(call: tree.Message, make: tree.Maker) -> bytes | None:
     """The rewritten form of a comparison or of a look-up of a domain; None for other calls.
 
-    A comparison has the same answer except with a foreign value on its left. Its right side is written twice only if it is short: comparisons
-    within it would double with each level. A domain that the device does not have is an empty map.
+    A comparison has the same answer except with a foreign value on its left. Its right side is written twice only if it is short:
+    comparisons within it would double with each level. A domain that the device does not have is an empty map.
     """
     sides = list(tree.every(call, 3))
     if tree.text(call, 2) == "_[_]" and _is_by_domain(sides[0]):

@@ -1,4 +1,4 @@
-"""Checks everything except filters and scores: `base kubernetes`, quanta, the tie break, annotations, preemption, groups and `permit`."""
+"""Checks `base`, `quantum`, `tie_break`, annotations, `preemption`, `group` and `permit`: all but declarations, filters, scores."""
 
 from __future__ import annotations
 

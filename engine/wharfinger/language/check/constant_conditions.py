@@ -191,7 +191,7 @@ STEPS_PER_QUESTION = 4  # steps that it takes to ask what one condition can be
 _ORDER = frozenset({typed.Op.LT, typed.Op.LE, typed.Op.GT, typed.Op.GE})
 
 
-class Truths:
+class ConditionTruth:
     """Decides conditions over these lets, from the known intervals of quantities."""
 
     def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals, work: WorkBudget) -> None:
