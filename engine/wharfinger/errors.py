@@ -16,6 +16,8 @@ instead of showing a traceback:
 
 from __future__ import annotations
 
+import importlib.util
+
 
 class WharfingerError(Exception):
     """Root of all expected failures; `str()` is one sentence for a person."""
@@ -67,6 +69,12 @@ def missing_extra(what: str, extra: str) -> UsageError:
     """The error for packages that are not installed: what needs which, and how an extra is added where `wharf` is installed already."""
     package = f"'wharfinger[{extra}]'"
     return UsageError(f"{what}: pip install {package}; with pipx: pipx runpip wharfinger install {package}")
+
+
+def need_extra(package: str, what: str, extra: str) -> None:
+    """Raises `missing_extra` unless a package is installed. Does not import it, so that a command can ask before any other work."""
+    if importlib.util.find_spec(package) is None:
+        raise missing_extra(what, extra)
 
 
 def printable(text: str) -> str:

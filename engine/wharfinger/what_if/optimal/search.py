@@ -26,7 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from wharfinger.errors import missing_extra
+from wharfinger.errors import need_extra
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.membership import group_index, rule_of_policies
@@ -84,12 +84,14 @@ class Optimal(Struct, frozen=True, kw_only=True):
         return sum(bool(placed.source) for placed in self.plan)
 
 
+def need_ortools() -> None:
+    """Raises UsageError if the extra is missing."""
+    need_extra("ortools", "--optimal needs OR-tools", "optimal")
+
+
 def optimal(chain: Chain, cluster: Checkpoint, now: float, pods: Sequence[PodView], seconds: float) -> Optimal:
     """A placement of all of `pods` on a cluster, found within `seconds`; needs the extra `optimal`."""
-    try:
-        import ortools.sat.python.cp_model  # noqa: F401, PLC0415 — an extra
-    except ImportError as error:
-        raise missing_extra("--optimal needs OR-tools", "optimal") from error
+    need_ortools()
     gated = [pod.key for pod in pods if chain.gate(pod) is not None]
     if gated:
         return Optimal(answer=Answer.UNKNOWN, why=f"pods with a scheduling gate wait for it, not for room: {', '.join(gated[:3])}")

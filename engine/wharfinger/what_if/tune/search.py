@@ -10,7 +10,6 @@ the best trial are put back one by one, the next step is submitted before the an
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import warnings
 from collections import deque
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.errors import UsageError, missing_extra
+from wharfinger.errors import UsageError, need_extra
 from wharfinger.language.report.diagnostics import Source
 from wharfinger.policies import policy_tests
 from wharfinger.what_if.tune import trials
@@ -109,6 +108,11 @@ class Tuned(Struct, frozen=True, kw_only=True):
         return () if self.held_out is None else tuple(zip(self.objectives, *self.held_out, strict=True))
 
 
+def need_optuna() -> None:
+    """Raises UsageError if the extra is missing."""
+    need_extra("optuna", "`wharf tune` needs Optuna", "tune")
+
+
 def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
     policies: Sequence[CompiledPolicy],
     tunables: Sequence[Tunable],
@@ -128,8 +132,7 @@ def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
     """
     if not tunables:
         raise UsageError("the policies have no number to search: no param with a range, no weight that is a number")
-    if importlib.util.find_spec("optuna") is None:
-        raise missing_extra("`wharf tune` needs Optuna", "tune")
+    need_optuna()
     setup = _setup(policies, objectives, searched, held_out)
     clusters = [workload.cluster for workload in (*searched, *held_out) if isinstance(workload, Waiting)]
     if len(clusters) == len(searched) + len(held_out):  # what the nodes of a log have is known only as it is read

@@ -21,7 +21,7 @@ from msgspec import Struct
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
-from wharfinger.errors import UsageError, WharfingerError, missing_extra
+from wharfinger.errors import UsageError, WharfingerError, need_extra
 from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.semantics import typed
@@ -172,13 +172,17 @@ def processes(setup: SearchSetup, jobs: int) -> Iterator[Executor]:
         executor.shutdown(cancel_futures=True)
 
 
+def need_dask() -> None:
+    """Raises UsageError if the extra is missing."""
+    need_extra("distributed", "--dask needs Dask", "dask")
+
+
 @contextmanager
 def dask(setup: SearchSetup, address: str) -> Iterator[Executor]:
     """An executor for `run` on a Dask cluster; UsageError if the extra is missing or no scheduler can be reached."""
-    try:
-        import distributed  # noqa: PLC0415 — an extra
-    except ImportError as error:
-        raise missing_extra("--dask needs Dask", "dask") from error
+    need_dask()
+    import distributed  # noqa: PLC0415 — an extra
+
     try:
         client = distributed.Client(address, timeout=10)
     except (OSError, ValueError, TimeoutError) as error:

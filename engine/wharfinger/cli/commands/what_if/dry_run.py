@@ -24,7 +24,7 @@ from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import DryRun, PodResult, dry_run
 from wharfinger.simulate.placing import Mode
 from wharfinger.what_if.optimal.model import Answer
-from wharfinger.what_if.optimal.search import Optimal, optimal
+from wharfinger.what_if.optimal.search import Optimal, need_ortools, optimal
 
 
 def table(run: DryRun, cluster: Cluster) -> str:
@@ -225,13 +225,15 @@ def _optimal(found: Optimal | None) -> str:
 
 
 def _refuse_contradictions(flags: WhatIfFlags, mode: Mode, seconds: float | None, *, pending: bool, pods_of: str | None) -> None:
-    """Raises UsageError for flags that exclude each other."""
+    """Raises UsageError for flags that exclude each other, or need a package that is not installed."""
     if flags.pods and pending:
         raise UsageError("--pods and --pending exclude each other: the first names the pods, the second takes those of the snapshot")
     if seconds is not None and mode is Mode.INDEPENDENT:
         raise UsageError("--optimal is about all pods together, --mode independent about each of them alone")
     if flags.pods and pods_of is not None:
         raise UsageError("--pods-of chooses among pending pods; --pods names the pods itself")
+    if seconds is not None:
+        need_ortools()
 
 
 def _pending(found: Cluster, scheduler: str | None) -> tuple[PodView, ...]:

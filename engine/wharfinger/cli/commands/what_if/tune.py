@@ -186,6 +186,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if not objectives:
         raise UsageError("--objective is missing: what is to be small? for example --objective unplaced --objective nodes_touched")
     goals = [objective(text) for text in objectives]
+    where = _where(dask, jobs)
     policies, own, config = _tune_input(flags)
     numbers = tunables.chosen(tunables.found(policies, assemble(policies, config), kubernetes=kubernetes), wanted or (), policies)
     given = [*own, *(_workload(path, config) for path in on or ())]
@@ -197,7 +198,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
         if path is not None:
             _refuse_folder(Path(path))
     with streams.bar(sys.stderr, "trials", n_trials, min_steps=1) as advance:
-        found = search.tuned(policies, numbers, goals, searched, kept, _where(dask, jobs), most=n_trials, seed=seed, advance=advance)
+        found = search.tuned(policies, numbers, goals, searched, kept, where, most=n_trials, seed=seed, advance=advance)
     streams.out(what_if_input.rendered(output, lambda: table(found), lambda: _value(found)))  # before a file that cannot be written
     if patch is not None:
         Path(patch).write_text(found.change, encoding="utf-8")
@@ -258,9 +259,11 @@ def _share(option: str, text: str, most: float) -> float:
 
 
 def _where(dask: str | None, jobs: int | None) -> Callable[[SearchSetup], AbstractContextManager[Executor]]:
-    """A text about the place where the trials run."""
+    """The function that opens the executor of the trials; UsageError if it cannot, or if an extra is missing."""
+    search.need_optuna()
     if dask is None:
         return partial(trials.processes, jobs=jobs or cpu_count() or 1)
     if jobs is not None:
         raise UsageError("--jobs is for this machine; with --dask the cluster has as many processes as it has")
+    trials.need_dask()
     return partial(trials.dask, address=dask)
