@@ -72,10 +72,9 @@ def load_pods(
     expansion = workloads.expand(given, cluster.objects)
     for obj in expansion.made:
         cluster.state.put(obj)
-    left_out = [f"{count} {kind} left out: not a kind that pods are made of" for kind, count in given.ignored.items()]
     pods = tuple(map(PodView, expansion.pods))
     missing = device_claims.missing_templates(cluster.state, pods)
-    return pods, (*given.skipped, *given.unknown_fields, *left_out, *expansion.warnings, *missing)
+    return pods, (*given.skipped, *given.unknown_fields, *given.left_out, *expansion.warnings, *missing)
 
 
 def oversized_amounts(found: files.Objects) -> list[str]:

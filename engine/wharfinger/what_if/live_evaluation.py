@@ -330,8 +330,7 @@ def _expanded(manifests: list[dict[str, Any]], known: files.Objects) -> tuple[wo
     listed = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": manifests})
     given = files.read_bytes(listed, "objects", written=True)
     expansion = workloads.expand(given, known, most=MAX_PODS)
-    left_out = [f"{count} {kind} left out: not a kind that pods are made of" for kind, count in given.ignored.items()]
-    return expansion, [*given.unknown_fields, *left_out, *expansion.warnings]
+    return expansion, [*given.unknown_fields, *given.left_out, *expansion.warnings]
 
 
 def _profile(scheduler: Scheduler, request: EvaluationRequest, pods: tuple[objects.Pod, ...]) -> tuple[str, Chain]:

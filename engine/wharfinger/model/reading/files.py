@@ -11,7 +11,7 @@ import gc
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
@@ -98,6 +98,7 @@ _TEMPLATE = {
     "PodTemplate": "template",
 }
 """The field of each workload that describes its pods. The API server refuses a workload without it."""
+_KINDS = frozenset(kind for _, kind in objects.KINDS)
 _HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"\s*[,}]')
 
 
@@ -138,6 +139,11 @@ class Objects(Struct, frozen=True, kw_only=True):
     def view(self, pod: objects.Pod) -> PodView:
         """The view of one of `pods`."""
         return PodView(pod, self.templates.get(objects.key_of(pod)))
+
+    @property
+    def left_out(self) -> list[str]:
+        """A sentence for each kind of a written manifest that no pods are made of."""
+        return [f"{count} {kind} left out: not a kind that pods are made of" for kind, count in self.ignored.items()]
 
     def __len__(self) -> int:
         return sum(len(found) for found in self.by_kind.values())
@@ -202,6 +208,7 @@ class _Reader:
         self._ignored: Counter[str] = Counter()
         self._skipped: list[str] = []
         self._replaced = 0
+        self._differing: dict[str, dict[str, None]] = {}
         self._taken_at: float | None = None
 
     def finish(self) -> Objects:
@@ -211,7 +218,7 @@ class _Reader:
             by_kind={kind: list(found.values()) for kind, found in self._found.items()},
             metrics=self._metrics,
             ignored=dict(sorted(self._ignored.items())),
-            skipped=tuple(self._skipped),
+            skipped=(*self._skipped, *_several_versions(self._differing)),
             replaced=self._replaced,
             taken_at=self._taken_at,
             unknown_fields=tuple(self._unknown_fields),
@@ -263,7 +270,7 @@ class _Reader:
         group = api_version.rpartition("/")[0]
         struct = objects.KINDS.get((group, kind))
         if struct is None:
-            self._ignored[kind] += 1
+            self._ignored[f"{kind} of {api_version}" if self._written and kind in _KINDS else kind] += 1
             return
         plain: Any = None
         if self._written:
@@ -289,8 +296,8 @@ class _Reader:
         key = objects.key_of(obj) if obj.metadata.name else f"{objects.key_of(obj)}{obj.metadata.generate_name}{len(found)}"
         if key in found:
             self._replaced += 1
-            if self._written:
-                self._skipped.append(f"{objects.kind_of(obj)} {key} is there more than once; the last one counts")
+            if self._written or found[key] != obj:
+                self._differing.setdefault(objects.kind_of(obj), {})[key] = None
         found[key] = obj
 
     def _add_metrics(self, table: documents.Item, label: str) -> None:
@@ -322,6 +329,14 @@ class _Reader:
         if not self._written:
             raise InvalidObject("\n".join(sentences))
         self._refused += sentences
+
+
+def _several_versions(keys: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """A sentence for each kind of which objects are there more than once; `keys` are their names by kind."""
+    for kind, names in keys.items():
+        first, more = next(iter(names)), len(names) - 1
+        which = f"{first} is" if not more else f"{first} and {more:,} more are"
+        yield f"{kind} {which} there more than once; the last one counts"
 
 
 def _require_template(plain: Any, kind: str) -> None:

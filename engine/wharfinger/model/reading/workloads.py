@@ -275,10 +275,11 @@ def _reference(owner: objects.AnyObject) -> objects.OwnerReference:
 
 
 def _count(owner: objects.AnyObject, replicas: int | None) -> range:
-    """The numbers of the pods of a workload; InvalidObject for more than `MAX_PODS`, before any is made."""
-    if replicas is not None and replicas > MAX_PODS:
-        raise InvalidObject(f"{objects.kind_of(owner)} {objects.key_of(owner)} has {replicas:,} pods; at most {MAX_PODS:,} are supported")
-    return range(1 if replicas is None else max(replicas, 0))
+    """The numbers of the pods of a workload; InvalidObject for less than 0 and for more than `MAX_PODS`, before any is made."""
+    if replicas is not None and not 0 <= replicas <= MAX_PODS:
+        limits = f"at most {MAX_PODS:,} are supported" if replicas > 0 else "the number cannot be negative"
+        raise InvalidObject(f"{objects.kind_of(owner)} {objects.key_of(owner)} has {replicas:,} pods; {limits}")
+    return range(1 if replicas is None else replicas)
 
 
 def _deployment(deployment: objects.Deployment) -> Iterator[objects.AnyObject]:

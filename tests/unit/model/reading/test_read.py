@@ -148,6 +148,15 @@ def test_of_two_versions_the_last_one_counts():
     found = files.read_bytes(as_json(kubectl_list(POD, newer)))
     assert [pod.spec.node_name for pod in found.pods] == ["n2"]
     assert found.replaced == 1
+    assert found.skipped == ("Pod shop/p1 is there more than once; the last one counts",)
+
+
+def test_equal_versions_are_not_named_and_different_ones_are_counted():
+    others = [{**POD, "metadata": {**POD["metadata"], "name": f"p{number}"}} for number in range(4)]
+    changed = [{**pod, "spec": {"nodeName": "n2"}} for pod in others[1:]]
+    found = files.read_bytes(as_json(kubectl_list(*others, NODE, *others, NODE, *changed)))
+    assert found.replaced == 8
+    assert found.skipped == ("Pod shop/p1 and 2 more are there more than once; the last one counts",)
 
 
 def test_what_is_there_twice_in_a_file_written_by_hand_is_said():
@@ -166,6 +175,12 @@ def test_kinds_of_other_groups_are_not_mistaken():
     found = files.read_bytes(as_json(kubectl_list(knative)))
     assert found.ignored == {"Service": 1}
     assert len(found) == 0
+
+
+def test_a_workload_of_another_group_is_named_with_its_group():
+    volcano = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"}}
+    found = files.read_bytes(as_json(kubectl_list(volcano)), "job.json", written=True)
+    assert found.left_out == ["1 Job of batch.volcano.sh/v1alpha1 left out: not a kind that pods are made of"]
 
 
 BROKEN = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad", "namespace": "shop"}, "spec": {"containers": 3}}

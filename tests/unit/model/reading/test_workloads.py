@@ -58,9 +58,14 @@ def test_the_same_manifest_gives_the_same_pods_and_another_template_another_hash
     assert other.metadata.name != expand(DEPLOYMENT).made[0].metadata.name
 
 
-@pytest.mark.parametrize(("replicas", "count"), [("replicas: 0", 0), ("replicas: null", 1), ("paused: true", 1), ("replicas: -1", 0)])
+@pytest.mark.parametrize(("replicas", "count"), [("replicas: 0", 0), ("replicas: null", 1), ("paused: true", 1)])
 def test_replicas_default_to_one(replicas, count):
     assert len(expand(DEPLOYMENT.replace("replicas: 3", replicas)).pods) == count
+
+
+def test_a_negative_number_of_pods_is_refused():
+    with pytest.raises(InvalidObject, match=r"^Deployment shop/web has -3 pods; the number cannot be negative$"):
+        expand(DEPLOYMENT.replace("replicas: 3", "replicas: -3"))
 
 
 def test_more_pods_than_anyone_means_are_refused(monkeypatch):
