@@ -264,6 +264,28 @@ def test_twice_as_many_levels_are_hardly_more_than_twice_as_much_to_compile(arou
     assert many < 3 * few
 
 
+@pytest.mark.parametrize(
+    ("part", "most"),
+    [
+        ("true && ", 60),
+        (f'{GPU}.model == "x" || ', 100),
+        ("(dyn(1) == dyn(2)) || ", 120),
+        ('bool("T") && ', 300),
+        ("[1].all(x, true) && ", 120),
+        ("[1].all(x, y, true) && ", 120),
+        ("[1].sum() == 1 && ", 600),
+    ],
+)
+def test_what_compiling_reads_is_limited_for_each_character(part, most):
+    expression = part * (2000 // len(part)) + "true"
+    assert calls(lambda: compiled.__wrapped__(expression)) < most * len(expression)
+
+
+@pytest.mark.parametrize(("part", "compiles"), [("[1].sum() == 1 && ", False), ("[1].all(x, true) && ", True)])
+def test_an_expression_that_grows_too_much_when_its_macros_are_expanded_is_refused(part, compiles):
+    assert isinstance(compiled(part * (10_000 // len(part)) + "true"), Selector if compiles else SelectorFailed)
+
+
 def test_a_limit_of_the_runtime_is_an_error_of_the_expression():
     many = f"{NESTED}.all(a, {NESTED}.all(b, [{', '.join(['1'] * 25)}].all(c, true)))"
     with pytest.raises(SelectorFailed) as failed:

@@ -16,6 +16,7 @@ from wharfinger.framework.plugins.devices.cel.rewriting import IS_FOREIGN, SAME_
 _FIRST_OF: Final = frozenset({"optional.of", "optional.ofNonZeroValue", "first", "last"})
 _OF_EQUALITY: Final = frozenset({IS_FOREIGN, SAME_FOREIGN})
 _ENTRY_OF: Final = frozenset({"_[?_]", "_?._"})
+_may_be_optional: Final = tree.calling(("optional.", *_FIRST_OF, *_ENTRY_OF))
 
 
 class _Depth(NamedTuple):
@@ -35,8 +36,11 @@ class _Reached(Exception):
 
 def refusal(serialized: bytes) -> str:
     """The reason why a compiled expression, serialized, cannot be evaluated; "" if it can."""
+    expression = tree.expression(serialized)
+    if not _may_be_optional(expression):
+        return ""
     try:
-        result = _of(tree.expression(serialized), {})
+        result = _of(expression, {})
     except _Reached as reached:
         return f"optional values in an argument of {reached}, which takes none here"
     return "must evaluate to bool or the unknown type, not optional_type" if result.depth else ""

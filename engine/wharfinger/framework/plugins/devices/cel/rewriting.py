@@ -186,15 +186,22 @@ _MADE: Final[Mapping[str, tuple[int, Callable[..., bytes]]]] = {
 }
 """Functions that are made of others, with the number of their arguments, the target of a member function included."""
 
+EXPANDED: Final = frozenset({*_COUNTS, *_OPTIONAL_ENTRIES, *_MADE, "bool"})
+"""The functions whose calls `expanded` replaces, and macros."""
+
 
 # ── equality and domains ──
 
+GUARDED: Final = frozenset({"_==_", "_[_]"})
+"""The operators whose calls `guarded` replaces."""
 IS_FOREIGN: Final = "kubernetes_is_foreign"
 SAME_FOREIGN: Final = "kubernetes_same_foreign"
 
 _LEFT: Final = "@left"
 _RIGHT: Final = "@right"
 _DOMAIN: Final = "@domain"
+_SCALAR: Final = frozenset({"type", "size", "int", "uint", "double", "bool", "matches", "startsWith", "endsWith", "contains"})
+"""Functions whose result is never foreign, besides operators."""
 _SHORT: Final = frozenset({tree.CONSTANT, tree.IDENTIFIER})
 _NEVER_FOREIGN: Final = (tree.CONSTANT, tree.LIST, tree.STRUCT)
 _ENTRIES: Final = frozenset({"_?_:_", "_[_]", "_[?_]"})
@@ -229,4 +236,4 @@ def _may_be_foreign(left: tree.Message) -> bool:
     if tree.text(selected, 2) in {"driver", "allowMultipleAllocations"}:
         return not tree.first(tree.fields(tree.first(selected, 1)), tree.IDENTIFIER)  # a field of `device`
     function = tree.text(tree.fields(tree.first(left, tree.CALL)), 2)
-    return function in _ENTRIES or not function.startswith(("_", "!", "-"))
+    return function in _ENTRIES or not (function in _SCALAR or function.startswith(("_", "!", "-")))

@@ -30,6 +30,8 @@ from wharfinger.model.devices.pools import DeviceContent
 FIELDS, MAX_FIELD_LENGTH = 4, len("allowMultipleAllocations")
 UNLIMITED = 10**12
 """A cost beyond all limits."""
+MAX_BYTES = 400_000
+"""The limit of a compiled expression with its macros expanded: 10,240 characters, which Kubernetes allows, are rarely above 340,000."""
 MAX_ANSWERS = 100_000
 """The limit of kept answers of one selector; there are as many as distinct devices."""
 
@@ -185,11 +187,11 @@ def compiled(expression: str) -> Selector | SelectorFailed:
         kind = program.return_type().name()
         if kind not in {"BOOL", "DYN"}:
             return SelectorFailed(f"must evaluate to bool or the unknown type, not {kind.lower()}")
-        serialized = syntax_tree.rewritten(program.serialize(), rewriting.expanded)
-        dearest = cost(serialized)
+        serialized = syntax_tree.rewritten(program.serialize(), rewriting.EXPANDED, rewriting.expanded)
+        dearest = cost(serialized) if len(serialized) <= MAX_BYTES else UNLIMITED
         if dearest > MAX_COST:
             return SelectorFailed("too complex, exceeds cost limit")
-        guarded = syntax_tree.rewritten(serialized, rewriting.guarded)
+        guarded = syntax_tree.rewritten(serialized, rewriting.GUARDED, rewriting.guarded)
         if refused := optionals.refusal(guarded):
             return SelectorFailed(refused)
         program = environment.deserialize(guarded)

@@ -6,7 +6,8 @@ The messages are those of https://github.com/google/cel-spec/tree/master/proto/c
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 Message = Mapping[int, Sequence[bytes | int]]
@@ -164,11 +165,19 @@ class Maker:
         return written(ID, next(self._ids)) + written(form, message)
 
 
-def rewritten(serialized: bytes, replace: Callable[[Message, Maker], bytes | None]) -> bytes:
-    """A serialized compiled expression after `replace` was applied to each call, the inner ones first (None: unchanged)."""
+def calling(functions: Iterable[str]) -> Callable[[bytes], object]:
+    """The check if an expression may contain a call of one of these functions: false if it does not."""
+    return re.compile(b"|".join(re.escape(function.encode()) for function in functions)).search
+
+
+def rewritten(serialized: bytes, functions: Iterable[str], replace: Callable[[Message, Maker], bytes | None]) -> bytes:
+    """A serialized compiled expression after `replace` was applied to each call of these functions, inner ones first (None: unchanged)."""
     maker = Maker()
+    has_call = calling(functions)
 
     def of(expression: bytes) -> bytes:
+        if not has_call(expression):
+            return expression
         found = changed(expression, inside)
         call = first(fields(found), CALL)
         instead = replace(fields(call), maker) if call else None
