@@ -64,8 +64,8 @@ class CheckerPool:
         if not self._closed:
             self._coming.append(asyncio.get_running_loop().create_task(self._started(), name="policy check"))
 
-    async def __call__(self, obj: Mapping[str, Any], requester: Requester) -> CheckResult:
-        """The result of checking an object. TooMany where too many wait, TooLong, WharfingerError where the process ended.
+    async def __call__(self, obj: Mapping[str, Any] | msgspec.Raw, requester: Requester) -> CheckResult:
+        """The result of checking an object, or one as JSON. TooMany where too many wait, TooLong, WharfingerError where the process ended.
 
         Cancelling it ends the process that pool.
         """
@@ -81,6 +81,8 @@ class CheckerPool:
                 else:
                     self._end(process)
                     self.prepare()
+            if answer.unreadable:
+                raise WharfingerError(f"the object cannot be read: {answer.unreadable}")
             return answer
 
     async def close(self) -> None:
@@ -117,10 +119,11 @@ class CheckerPool:
             self._coming.append(task)
             raise
 
-    async def _checked_by(self, process: Process, obj: Mapping[str, Any]) -> CheckResult:
+    async def _checked_by(self, process: Process, obj: Mapping[str, Any] | msgspec.Raw) -> CheckResult:
         assert process.stdin is not None  # noqa: S101 — as it is started
         assert process.stdout is not None  # noqa: S101 — as above
-        request = msgspec.json.encode(CheckRequest(object=dict(obj), seconds=self._seconds))
+        written = msgspec.Raw(msgspec.json.encode(obj).replace(b"\n", b" "))  # a request is one line, and JSON may have several
+        request = msgspec.json.encode(CheckRequest(object=written, seconds=self._seconds))
         with suppress(ConnectionError):  # it has ended; the reason is reported below
             process.stdin.write(request + b"\n")
             await process.stdin.drain()
@@ -196,7 +199,7 @@ async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, wh
 def check_of(pool: CheckerPool, log: Log) -> Check:
     """The check of the webhook: fair between users, and between addresses where anyone may ask."""
 
-    async def check(obj: Mapping[str, Any], caller: Caller) -> Verdict:
+    async def check(obj: msgspec.Raw, caller: Caller) -> Verdict:
         try:
             found = await pool(obj, Requester(caller.user, group=caller.address or caller.user))
         except TooMany:
@@ -211,9 +214,20 @@ def check_of(pool: CheckerPool, log: Log) -> Check:
     return check
 
 
-def _name(obj: Mapping[str, Any]) -> str:
-    metadata = obj.get("metadata")
-    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Named = msgspec.field(default_factory=_Named)
+
+
+def _name(obj: msgspec.Raw) -> str:
+    """The name in an object; empty if it has none."""
+    try:
+        return msgspec.json.decode(obj, type=_Object).metadata.name
+    except msgspec.ValidationError:
+        return ""
 
 
 async def _followed(certificate: ServingCertificate, clock: Clock, log: Log) -> None:

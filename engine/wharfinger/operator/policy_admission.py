@@ -41,16 +41,17 @@ _NICENESS = 10  # decisions come first
 
 
 class CheckResult(msgspec.Struct):
-    """The verdict about an object: with a `refusal` it should not be stored."""
+    """The verdict about an object: with a `refusal` it should not be stored. Without a verdict, `unreadable` says why."""
 
     refusal: str = ""
     warnings: tuple[str, ...] = ()
+    unreadable: str = ""
 
 
 class CheckRequest(msgspec.Struct):
-    """An object as JSON has it, and the seconds that its check may take."""
+    """An object as JSON, and the seconds that its check may take."""
 
-    object: dict[str, Any]
+    object: msgspec.Raw
     seconds: float
 
 
@@ -97,6 +98,13 @@ def _refused(report: str) -> CheckResult:
     return CheckResult(refusal=f"the policy would not become active\n{report}"[:_MAX_REFUSAL_LENGTH])
 
 
+def _answer(written: msgspec.Raw, rights: TenantRights) -> CheckResult:
+    try:
+        return checked(msgspec.json.decode(written, type=dict[str, Any]), rights)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return CheckResult(unreadable=str(error))
+
+
 def main() -> None:
     """Answers the requests on standard input until it ends."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process at once, during any work
@@ -112,7 +120,7 @@ def main() -> None:
     for line in requests:
         request = msgspec.json.decode(line, type=CheckRequest)
         signal.setitimer(signal.ITIMER_REAL, request.seconds)
-        answer = msgspec.json.encode(checked(request.object, rights))
+        answer = msgspec.json.encode(_answer(request.object, rights))
         signal.setitimer(signal.ITIMER_REAL, 0)
         answers.write(answer + b"\n")
         answers.flush()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sys
 
+import msgspec
 import pytest
 
 from wharfinger.daemon.admission import CheckerPool, TooLong, checker_command
@@ -50,6 +51,21 @@ def test_a_process_checks_one_text_after_the_other():
     good, bad, odd, again = asyncio.run(with_pool(story, command=checker_command(TenantRights()), seconds=30.0))
     assert (good.refusal, odd.refusal, again.refusal) == ("", "", "")
     assert "schedulingpolicies/p:2:11" in bad.refusal
+
+
+def test_an_object_may_have_several_lines_and_one_that_cannot_be_read_ends_no_process():
+    written = msgspec.Raw(msgspec.json.format(msgspec.json.encode(BAD)))
+
+    async def story(pool):
+        with pytest.raises(WharfingerError, match="the object cannot be read: Expected `object`, got `array`"):
+            await pool(msgspec.Raw(b"[]"), Requester("jo"))
+        found = await pool(written, Requester("jo"))
+        assert len(pool._all) == 1
+        return found
+
+    assert b"\n" in bytes(written)
+    found = asyncio.run(with_pool(story, command=checker_command(TenantRights()), seconds=30.0))
+    assert "schedulingpolicies/p:2:11" in found.refusal
 
 
 def test_a_text_that_takes_too_long_ends_its_process_and_no_other():
