@@ -19,6 +19,7 @@ the status as an event in a stream that started with 200. Both ways lead to the 
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
@@ -148,9 +149,10 @@ def _exception(status: int, status_object: Status, retry_after: float | None) ->
 def _seconds(header: str | None) -> float | None:
     """Retry-After in seconds; Kubernetes does not use its other form, a date."""
     try:
-        return float(header) if header else None
+        seconds = float(header) if header else None
     except ValueError:
         return None
+    return None if seconds is None or math.isnan(seconds) else seconds
 
 
 class Backoff(Struct, kw_only=True):

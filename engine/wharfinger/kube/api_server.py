@@ -27,6 +27,7 @@ from wharfinger.framework.ports import (
     PodWriter,
     VolumeWriter,
 )
+from wharfinger.kube.api_errors import ApiError
 from wharfinger.kube.claim_writes import ApiClaimWriter
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.events import EventRecorder, EventSettings
@@ -57,8 +58,11 @@ class ServerVersion(Struct, frozen=True, kw_only=True):
 
 
 async def server_version(connection: Connection) -> ServerVersion:
-    """The version of the API server; ApiError if it does not answer."""
-    served = msgspec.json.decode(await connection.request("GET", "/version"), type=_Version)
+    """The version of the API server; ApiError if it does not answer, or not with a version."""
+    try:
+        served = msgspec.json.decode(await connection.request("GET", "/version"), type=_Version)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiError(f"GET /version: an answer that is no version: {error}") from None
     return ServerVersion(release=(_number(served.major), _number(served.minor)), text=served.git_version)
 
 

@@ -91,7 +91,10 @@ class Reflector:
         while True:
             try:
                 await self._step()
-            except api_errors.Gone:
+            except api_errors.Gone as error:
+                if self._version is None:  # a list has no version that the server could have forgotten
+                    await self._failed(error)
+                    continue
                 self._version = None  # list at once, but not in a busy loop: that list, or the next watch, may be refused as well
                 await self._clock.sleep(0 if self._moved else self._backoff.after())
                 self._moved = False

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
-from wharfinger.errors import InvalidObject, UsageError
+from wharfinger.errors import InvalidObject, UsageError, WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import api_errors
 from wharfinger.kube.api_errors import Backoff
@@ -121,8 +121,11 @@ SCHEDULING = (
 )
 
 
-class BrokenLine(Exception):
+class BrokenLine(WharfingerError):
     """A line of a watch that is not an event; its content is lost."""
+
+
+_ACTIONS = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 
 
 class _ListMeta(msgspec.Struct):
@@ -197,6 +200,8 @@ def event(line: bytes) -> tuple[str, msgspec.Raw]:
         found = decode.decoded(_events, line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BrokenLine(f"a line of a watch that cannot be read: {error}") from None
+    if found.type not in _ACTIONS:
+        raise BrokenLine(f"an event of a watch of the unknown type {found.type[:50]!r}")
     return found.type, found.object
 
 
@@ -258,6 +263,8 @@ async def pages(connection: Server, path: str, params: Mapping[str, str], size: 
         yield items, version
         if not token:
             return
+        if token == query.get("continue"):
+            raise InvalidObject("a page of a list that is followed by itself")
         # The token contains the version; servers refuse requests with both.
         query = {key: value for key, value in query.items() if key not in {"resourceVersion", "resourceVersionMatch"}}
         query["continue"] = token

@@ -223,6 +223,9 @@ def test_each_status_has_its_exception(run, status):
     [
         (refused(429, Retry_After="7"), 7.0),
         (refused(429, Retry_After="86400"), 60.0),
+        (refused(429, Retry_After="-1"), 0.0),
+        (refused(429, Retry_After="inf"), 60.0),
+        (refused(429, Retry_After="nan"), None),
         (refused(429, Retry_After="Wed, 21 Oct 2026 07:28:00 GMT"), None),
         (Answer(status=429, body={"kind": "Status", "details": {"retryAfterSeconds": 4}}), 4.0),
         (Answer(status=429, raw=b"<html>busy"), None),
@@ -288,5 +291,15 @@ def test_the_version_of_the_server(run, reported, release, streams):
         server.on("GET", "/version", Answer(body=reported))
         version = await server_version(connection)
         assert (version.release, version.streams_lists) == (release, streams)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("content", [b"<html>log in", b"", b"[]", b'{"major": 1}', b"\xff"])
+def test_an_answer_that_is_no_version_is_an_error_of_the_server(run, content):
+    async def scenario(server, connection):
+        server.on("GET", "/version", Answer(raw=content))
+        with pytest.raises(api_errors.ApiError, match="GET /version: an answer that is no version"):
+            await server_version(connection)
 
     run(scenario)

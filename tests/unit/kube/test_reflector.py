@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.kube.conftest import RealClock, Recorder, running, steady, until
 from tests.unit.kube.scripted_server import QUIET, Answer, ScriptedServer, Seen, Stream, refused
+from wharfinger.errors import WharfingerError
 from wharfinger.kube import api_errors
 from wharfinger.kube.reflector import Reflector, ReflectorSettings
 from wharfinger.kube.wire import NODES, Resource
@@ -247,6 +248,30 @@ def test_a_garbage_line_starts_the_watch_again_and_then_the_list(follow):
     assert [query["resourceVersion"] for query in served.watch_queries[:2]] == ["10", "12"]
     assert len(served.list_queries) == 2
     assert len(recorder.reports) == 2
+
+
+def test_an_event_of_an_unknown_type_changes_nothing_and_is_reported(follow):
+    odd = Stream(events=[event("ADDED", node("b", "12")), event("EXPLODED", node("c", "13"))], hang=30)
+    recorder, served, _, _ = follow(
+        lambda recorder, served: len(served.watch_queries) == 2, watches=[odd, Stream(events=[], hang=30)], lists=[listed(node("a"))]
+    )
+    assert set(recorder.objects["Node"]) == {"a", "b"}
+    assert [query["resourceVersion"] for query in served.watch_queries] == ["10", "12"]
+    ((_, error),) = recorder.reports
+    assert "unknown type 'EXPLODED'" in str(error)
+    assert isinstance(error, WharfingerError), "no fault of the program, so its log line has no traceback"
+
+
+def test_a_list_that_is_refused_as_expired_is_reported_and_asked_for_again(follow):
+    recorder, _, clock, _ = follow(nodes_are("a"), lists=[*[refused(410, "Expired")] * 4, listed(node("a"))])
+    assert len(recorder.reports) == 2
+    assert clock.waits == [0.2, 0.4]
+
+
+def test_a_page_that_is_followed_by_itself_ends_the_list(follow):
+    recorder, _, _, _ = follow(nodes_are("b"), lists=[*[listed(node("a"), token="again")] * 2, listed(node("b"))], page_size=1)
+    ((_, error),) = recorder.reports
+    assert "followed by itself" in str(error)
 
 
 def test_lines_may_be_long(follow):
