@@ -23,6 +23,8 @@ from wharfinger.prove import logic
 from wharfinger.prove.logic import Condition, Value, as_bool, both, negated, real, same_truth
 from wharfinger.prove.world import POD, Slot, World, node
 
+MAX_SELECTION_PAIRS = 128
+"""Pairs of selections with different texts that z3 compares in one question; further ones are different selections."""
 MAX_WRITTEN_LENGTH = 10_000
 """Characters of a let in the text by which expressions are compared."""
 
@@ -67,6 +69,7 @@ class Shared(Struct):
     encoded: list[EncodedExpression] = field(default_factory=list)
     impossible: Callable[[World, list[Condition]], bool] = lambda _world, _facts: False
     """True if facts cannot hold together."""
+    pairs: int = 0  # of MAX_SELECTION_PAIRS
 
 
 class Encoder(ABC):
@@ -239,6 +242,9 @@ class Encoder(ABC):
         return found
 
     def _selects_the_same(self, known: Selection, where: typed.Expr | None) -> bool:
+        if self.shared.pairs >= MAX_SELECTION_PAIRS:
+            return False
+        self.shared.pairs += 1
         place = Place(0, "any placed pod")
         differ = negated(same_truth(known.encoder.true(known.where, place), self.true(where, place)))
         return self.shared.impossible(self.world, [differ])

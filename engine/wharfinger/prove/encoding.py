@@ -152,12 +152,9 @@ def _curve(encoder: Encoder, expr: typed.Curve, place: Place) -> Value:
     encoder.numbers.marks.update(at for at, _ in points)
     ys = [y for _, y in points]
     found = constant(points[-1][1])
-    for (x0, y0), (x1, y1) in reversed(list(itertools.pairwise(points))):
-        if x1 == x0:
-            continue  # no x lies between
-        slope = (y1 - y0) / (x1 - x0)
-        line = encoder.numbers.sum(encoder.numbers.product(constant(slope), encoder.numbers.difference(x, constant(x0))), constant(y0))
-        found = _either_value(x.term < real(x1), line, found, present=True)
+    for start, end in reversed(list(itertools.pairwise(points))):
+        if end[0] != start[0]:  # some x lies between
+            found = _either_value(x.term < real(end[0]), encoder.numbers.line(x, start, end), found, present=True)
     found = _either_value(x.term <= real(points[0][0]), constant(points[0][1]), found, present=True)
     edge = max(abs(y) for y in ys) * 1e-12
     if not math.isfinite(edge) or not all(

@@ -11,6 +11,7 @@ out before it is shown.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -26,6 +27,8 @@ EXACT = 2.0**53  # whole numbers up to here are float64
 MAX_SAFE = 2.0**100  # below it no single operation leaves the finite numbers
 ULP = Fraction(1, 2**53)
 UNDERFLOW_MARGIN = Fraction(1, 2**200)  # above what rounding near 0 can add
+MAX_COMPARED = 4_000
+"""Comparisons of results with marks that are stated in one question. Further results are compared with 0 only."""
 
 
 def both(*conditions: Condition) -> Condition:
@@ -89,13 +92,17 @@ def number_of(term: Any) -> Fraction:
 
 
 class Value(Struct, frozen=True):
-    """The value of an expression: a term, where it is present, and for a number the interval it is in and whether it is whole."""
+    """The value of an expression: a term, where it is present, and for a number the interval it is in and whether it is whole.
+
+    The interval of a value that is used under a condition only holds where this condition, `within`, is true.
+    """
 
     term: Term
     present: Condition = True
     low: float = -math.inf
     high: float = math.inf
     whole: bool = False
+    within: Condition = True
 
     @property
     def constant(self) -> float | None:
@@ -128,17 +135,18 @@ class Numbers:
         self.approximate = approximate
         self.facts: list[Any] = []
         self.marks: set[float] = {0.0, 1.0}
+        self._n_compared = 0  # of MAX_COMPARED
         self._made: dict[tuple[Any, ...], Value] = {}
         self._alive: list[Value] = []  # an id of z3 is good as long as its term lives
 
     def _kept(self, name: str, a: Value, b: Value) -> tuple[tuple[Any, ...], Value | None]:
         self._alive += (a, b)
-        key = (name, a.term.get_id(), b.term.get_id(), a.low, a.high, b.low, b.high)
+        key = (name, a.term.get_id(), b.term.get_id(), a.low, a.high, b.low, b.high, a.within is True, b.within is True)
         return key, self._made.get(key)
 
     def negative(self, a: Value) -> Value:
         """The value of `-a`."""
-        return Value(-a.term, a.present, -a.high, -a.low, a.whole)
+        return Value(-a.term, a.present, -a.high, -a.low, a.whole, a.within)
 
     def sum(self, a: Value, b: Value) -> Value:
         """The value of `a + b`."""
@@ -169,9 +177,43 @@ class Numbers:
             return self._linear("quotient", a, whole, lambda x, y: x / y, (ends[0], ends[1]))
         return self._opaque("quotient", a, b, _quotient_ends(a, b))
 
-    def _linear(self, name: str, a: Value, b: Value, exact: Any, ends: tuple[float, float]) -> Value:
-        """The value of an operation whose exact result is linear in the unknowns."""
-        present = both(a.present, b.present)
+    def line(self, x: Value, start: tuple[float, float], end: tuple[float, float]) -> Value:
+        """The value of `slope * (x - x0) + y0` for an x from `start` to `end`, which are (x0, y0) and (x1, y1).
+
+        Nothing is known of it for another x. So the number of facts is independent of the other lines of a curve.
+        """
+        (x0, y0), (x1, y1) = start, end
+        low, high = max(x.low, x0), min(x.high, x1)
+        if low > high:
+            return constant(y0)  # no x lies between
+        slope = constant((y1 - y0) / (x1 - x0))
+        x = Value(x.term, x.present, low, high, x.whole, z3.And(x.term >= real(x0), x.term <= real(x1)))
+        distance = self._linear("difference", x, constant(x0), lambda a, b: a - b, (low - x0, high - x0), marks=())
+        if slope.constant == 0.0:
+            return constant(y0)
+        rise = distance
+        if slope.constant != 1.0:
+            ends = sorted((distance.low * slope.low, distance.high * slope.low))
+            rise = self._linear("product", distance, slope, lambda a, b: a * b, (ends[0], ends[1]), marks=() if y0 else None)
+        return self._linear("sum", rise, constant(y0), lambda a, b: a + b, (rise.low + y0, rise.high + y0), marks=(y0,))
+
+    def _marks(self, low: float, high: float) -> list[float]:
+        """The marks from `low` to `high`, in order; none where they are more than may still be compared."""
+        low, high = _spread(low, high)
+        found = sorted(mark for mark in self.marks if low <= mark <= high)
+        if self._n_compared + len(found) > MAX_COMPARED:
+            return []
+        self._n_compared += len(found)
+        return found
+
+    def _linear(  # noqa: PLR0913 — the parts of one operation
+        self, name: str, a: Value, b: Value, exact: Any, ends: tuple[float, float], *, marks: Sequence[float] | None = None
+    ) -> Value:
+        """The value of an operation whose exact result is linear in the unknowns.
+
+        The result is compared with `marks`; with those of the question for None.
+        """
+        present, within = both(a.present, b.present), both(a.within, b.within)
         if name in ("sum", "product"):
             a, b = sorted((a, b), key=lambda each: each.term.get_id())
         if a.constant is not None and b.constant is not None:
@@ -184,16 +226,17 @@ class Numbers:
         term = exact(a.term, b.term)
         whole = a.whole and b.whole
         if (whole and max(map(abs, ends)) <= EXACT) or self.approximate:
-            return Value(term, present, *ends, whole)
+            return Value(term, present, *ends, whole, within)
         if 0.0 in (a.constant, b.constant) and name in ("sum", "difference"):
-            return Value(term, present, *ends, whole)
+            return Value(term, present, *ends, whole, within)
         key, found = self._kept(name, a, b)
         if found is None:
-            found = self._made[key] = self._rounded(name, a, b, term, ends, whole=whole)
-        return Value(found.term, both(present, found.present), found.low, found.high, found.whole)
+            compared = self._marks(*ends) if marks is None else marks
+            found = self._made[key] = self._rounded(name, a, b, term, ends, whole=whole, marks=compared)
+        return Value(found.term, both(present, found.present), found.low, found.high, found.whole, within)
 
     def _rounded(  # noqa: PLR0913 — the parts of one operation
-        self, name: str, a: Value, b: Value, exact: Any, ends: tuple[float, float], *, whole: bool
+        self, name: str, a: Value, b: Value, exact: Any, ends: tuple[float, float], *, whole: bool, marks: Sequence[float]
     ) -> Value:
         result = z3.Function(f"float {name}", z3.RealSort(), z3.RealSort(), z3.RealSort())(a.term, b.term)
         small = self._small(a, b)
@@ -201,13 +244,13 @@ class Numbers:
         error = z3.If(exact >= 0, exact, -exact) * real(ULP) + tiny
         sign = z3.And(z3.Implies(exact >= 0, result >= 0), z3.Implies(exact <= 0, result <= 0))
         bounds = z3.And(sign, result - exact <= error, exact - result <= error)
-        marks = [
-            z3.And(z3.Implies(exact >= real(mark), result >= real(mark)), z3.Implies(exact <= real(mark), result <= real(mark)))
-            for mark in sorted(self.marks - {0.0})
+        compared = [
+            z3.And(z3.Implies(exact >= mark, result >= mark), z3.Implies(exact <= mark, result <= mark))
+            for mark in (real(each) for each in marks if each)
         ]
         if whole:
             bounds = z3.And(bounds, z3.Implies(z3.And(exact <= real(EXACT), exact >= real(-EXACT)), result == exact))
-        self.facts.append(as_bool(implied(small, z3.And(bounds, *marks))))
+        self.facts.append(as_bool(implied(both(a.within, b.within, small), z3.And(bounds, *compared))))
         if small is True:
             low, high = _spread(*ends)
             return Value(result, True, low, high, whole)
@@ -238,14 +281,17 @@ class Numbers:
             self.facts.append(result * b.term == a.term if name == "quotient" else result == a.term * b.term)
             return Value(result, True, *ends)
         small = self._small(a, b)
-        facts = (
-            _signs(result, a, b) if name == "product" else [fact for m in sorted(self.marks) for fact in _quotient_near(result, a, b, m)]
-        )
+        bounded = small is True and all(map(math.isfinite, ends))
+        if name == "product":
+            facts = _signs(result, a, b)
+        else:
+            marks = self._marks(*ends if bounded else (-math.inf, math.inf)) or [0.0]
+            facts = [fact for mark in marks for fact in _quotient_near(result, a, b, mark)]
         is_number: Condition = True
         if small is not True:
             is_number = z3.Function(f"float {name} is a number", z3.RealSort(), z3.RealSort(), z3.BoolSort())(a.term, b.term)
             facts.append(is_number)
-        if small is True and all(map(math.isfinite, ends)):
+        if bounded:
             low, high = _spread(*ends)
             facts += [result >= real(low), result <= real(high)]
             self.facts.append(z3.And(*facts))

@@ -25,11 +25,14 @@ from wharfinger.model.attributes import NODE_ATTRIBUTES, POD_ATTRIBUTES
 from wharfinger.model.devices.shared_gpus import MAX_GPUS, WHOLE, GpuNames
 from wharfinger.model.node_labels import HOSTNAME
 from wharfinger.model.objects.requests import MAX_AMOUNT, NATIVE_BY_FIELD
-from wharfinger.prove.logic import Condition, Numbers, Term, Value, as_bool, both, implied, real
+from wharfinger.prove.logic import Condition, Numbers, Term, Value, as_bool, both, either, implied, negated, real
 
 POD = "pod"
 SPARE_TEXTS = ("x1", "x2", "x3")
-MAX_COMBINATIONS = 4096  # of texts, for which one function is tabulated
+MAX_COMBINATIONS = 4096
+"""Combinations of texts that the tables of all functions of a question name; a function beyond it has any results."""
+MAX_RESULTS = 65_536
+"""Results that are calculated for these tables."""
 MAX_EQUAL_PODS = 110  # pods of one kind on a node of an example
 MAX_SUMMED = 6  # of them, where values of theirs are added up
 LAST_TIME = 253402300800.0  # seconds from 1970 to the year 10000
@@ -91,8 +94,10 @@ class World:
     named: dict[str, Any] = field(default_factory=dict)
     opaque: list[str] = field(default_factory=list)
     _ids: dict[str, int] = field(default_factory=dict)
-    _applications: list[Application] = field(default_factory=list)
+    _applications: dict[int, Application] = field(default_factory=dict)  # by the id of the term
     _strings: list[Any] = field(default_factory=list)  # free ones
+    _n_combinations: int = 0  # of MAX_COMBINATIONS
+    _n_results: int = 0  # of MAX_RESULTS
 
     def __post_init__(self) -> None:
         self.numbers = Numbers(approximate=self.example)
@@ -147,7 +152,7 @@ class World:
         term = z3.Function(f"{name}({settings})", *sorts, sort)(*free)
         present = z3.Function(f"{name}({settings}) is there", *sorts, z3.BoolSort())(*free) if partial else True
         value = Value(term, present)
-        self._applications.append(Application(scalar=scalar, arguments=tuple(arguments), kind=kind, value=value))
+        self._applications[term.get_id()] = Application(scalar=scalar, arguments=tuple(arguments), kind=kind, value=value)
         return value
 
     def _plain(self, argument: Any) -> Any:
@@ -174,7 +179,7 @@ class World:
         done = 0
         while done < len(self.texts) <= known + MAX_COMBINATIONS:
             upto = len(self.texts)
-            for application in self._applications:
+            for application in self._applications.values():
                 self._tabulate(application, done, upto)
             if done:
                 break  # results of results are left open
@@ -182,21 +187,34 @@ class World:
 
     def _tabulate(self, application: Application, done: int, upto: int) -> None:
         places = [index for index, each in enumerate(application.arguments) if z3.is_expr(each) and not z3.is_int_value(each)]
-        if (upto ** len(places)) > MAX_COMBINATIONS:
+        self._n_results += upto ** len(places) - done ** len(places)
+        if self._n_results > MAX_RESULTS:
             return
+        arguments = [self._plain(each) if z3.is_int_value(each) else each for each in application.arguments]
+        results: dict[Any, list[tuple[int, ...]]] = {}
         for ids in itertools.product(range(upto), repeat=len(places)):
-            if max(ids) < done:
-                continue
-            arguments = [self._plain(each) if z3.is_int_value(each) else each for each in application.arguments]
-            for place, id_ in zip(places, ids, strict=True):
-                arguments[place] = self.texts[id_]
-            applies = both(*(application.arguments[place] == id_ for place, id_ in zip(places, ids, strict=True)))
-            known = self._known(application.scalar(*arguments), application.kind)
-            value = application.value
-            same = value.term == known.term if known.present is True else True
-            self.facts.append(
-                as_bool(implied(applies, both(same, value.present if known.present is True else z3.Not(as_bool(value.present)))))
-            )
+            if max(ids) >= done:
+                for place, id_ in zip(places, ids, strict=True):
+                    arguments[place] = self.texts[id_]
+                results.setdefault(application.scalar(*arguments), []).append(ids)
+        terms = [application.arguments[place] for place in places]
+        most = max(results, key=lambda result: len(results[result])) if len(terms) == 1 else ()  # no function has such a result
+        named = [ids for result, found in results.items() if result != most for ids in found]
+        self._n_combinations += len(named)
+        if self._n_combinations > MAX_COMBINATIONS:
+            return
+        for result, found in results.items():
+            if result == most:
+                applies = both(terms[0] >= done, terms[0] < upto, *(terms[0] != ids[0] for ids in named))
+            else:
+                applies = either(*(both(*(term == id_ for term, id_ in zip(terms, ids, strict=True))) for ids in found))
+            self._state(application, applies, result)
+
+    def _state(self, application: Application, applies: Condition, result: Any) -> None:
+        """States that a function has a result where a condition is true."""
+        known, value = self._known(result, application.kind), application.value
+        same = both(value.term == known.term, value.present) if known.present is True else negated(value.present)
+        self.facts.append(as_bool(implied(applies, same)))
 
     # ── unknowns ──
 

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from tests.unit.prove.policies import BEYOND, MODELLED, compiled, fails, shipped
+from tests.work import calls
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics import typed
@@ -320,3 +321,26 @@ def test_more_rules_than_are_compared_with_each_other_are_not_examined_together(
         UsageError, match=r"policy p has 101 scores and clauses of filters; at most 100 are examined together\. Name a statement"
     ):
         statements.survey(many)
+
+
+LOAD = "node.free.cpu / node.allocatable.cpu"
+CURVE = f"score r = curve({LOAD}, %s) on missing 0"
+LARGE = {  # the rule, what stands between its parts, and a part
+    "points of a curve": (CURVE, ", ", lambda i: f"{i / 1000} -> {i * 7919 % 101}"),
+    "points of a curve that rises and falls": (CURVE, ", ", lambda i: f"{i / 1000} -> {i % 2 * (i + 1)}"),
+    "functions of texts": ("filter r { %s }", " ", lambda i: f'reject starts_with(node.labels["k{i}"], "a{i}") on missing pass'),
+    "selections": ("filter r { %s }", " ", lambda i: f"require count(pods where it.priority > {i}, on: node) < 9"),
+}
+
+
+@pytest.mark.parametrize(("rule", "between", "part"), LARGE.values(), ids=LARGE.keys())
+def test_a_rule_twice_as_long_takes_about_twice_the_work(rule, between, part):
+    policies = [compiled(f'policy "p"\n{rule % between.join(map(part, range(n)))}\n') for n in (48, 96)]
+    once, twice = (calls(lambda policy=policy: statements.dead(policy, "r")) for policy in policies)
+    assert twice < 2.6 * once
+
+
+def test_a_curve_of_ten_lines_is_proved_to_rise():
+    points = ", ".join(f"{i / 10} -> {10 * i}" for i in range(11))
+    policy = compiled(f'policy "p"\nfilter high {{ require curve({LOAD}, {points}) >= 40 on missing pass }}\n')
+    assert statements.spares(policy, "high", f"{LOAD} >= 0.42").verdict is Verdict.PROVED
