@@ -11,13 +11,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from wharfinger.framework.policy_status import PolicyText
+from wharfinger.language.semantics.authority import Libraries
 from wharfinger.policies.ledger import Ledger, Offer
 from wharfinger.signals.fair_queue import FairQueue, Places, Requester
 
 MAX_TEXTS: Final = 20
 """Texts of namespaces that are built at a time."""
 MAX_BYTES: Final = 2**16
-"""The size of these texts together, unless one alone is larger. The time of a check is in proportion to the size of a text."""
+"""The size of these texts with the libraries that they import, unless one alone is larger. The time of a check is in proportion to it."""
 
 _ANY_NUMBER: Final = 2**31
 _PLACES: Final = Places(number=1, of_group=1, of_requester=1, waiting=_ANY_NUMBER, waiting_of_requester=_ANY_NUMBER)
@@ -51,7 +53,7 @@ class NamespaceTurns:
         size = 0
         while len(chosen) < MAX_TEXTS and (found := self._queue.take()) is not None:
             requester, (source, key) = found
-            length = len((pending[source].texts or {})[key].content)
+            length = _size((pending[source].texts or {})[key])
             fits = not chosen or size + length <= MAX_BYTES
             self._queue.give_back(requester, length + 1 if fits else 0)
             if not fits:
@@ -61,6 +63,25 @@ class NamespaceTurns:
         for place in waiting.keys() - chosen:
             self._queue.withdraw(waiting[place], place)
         return chosen
+
+
+def _size(text: PolicyText) -> int:
+    """The bytes that are checked to build a text of a namespace: its own, and those of each library that it seems to import.
+
+    A library is checked again for each text, because the name that it gets there may be another one.
+    """
+    content, libraries = text.content, text.authority.libraries
+    if b"import" not in content:
+        return len(content)
+    found = _named(content.replace(b"\\", b""), libraries)  # a path may have escaped quotes
+    while more := {name: each for known in found.values() for name, each in _named(known.encode(), libraries).items() if name not in found}:
+        found |= more
+    return len(content) + sum(len(each.encode()) for each in found.values())
+
+
+def _named(content: bytes, libraries: Libraries) -> dict[str, str]:
+    """The libraries whose names are in a text."""
+    return {name: each for name, each in libraries if name.encode() in content}
 
 
 def _without(offer: Offer, source: str, later: set[str], ledger: Ledger) -> Offer:

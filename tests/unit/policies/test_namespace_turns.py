@@ -139,6 +139,28 @@ async def test_a_portion_is_bounded_by_the_size_of_its_texts():
     assert [len(names) - 1 for names in world.scheduling.adopted] == [2, 4, 5]
 
 
+@pytest.mark.parametrize(
+    ("path", "sizes"),
+    [("it's.policy", [2, 4, 5]), (r"it\'s.policy", [2, 4, 5]), ("over.policy", [2, 4, 5]), ("small.policy", [5])],
+)
+def test_a_portion_is_bounded_by_the_size_of_what_its_texts_import_too(path, sizes):
+    long = "# " + "x" * (namespace_turns.MAX_BYTES // 3) + "\nlet many = 9\n"
+    libraries = (("it's.policy", long), ("over.policy", 'import "it\'s.policy" as s\n'), ("small.policy", "let few = 1\n"))
+    texts = {}
+    for number in range(5):
+        title = f"noisy.p{number}"
+        content = f'import "{path}" as own{number}\n{policy(title)}'
+        texts[title] = text(content, name=title, authority=Authority("noisy", libraries=libraries))
+
+    @story
+    async def scenario():
+        world = await known_world()
+        await world.offer(texts, RESOURCES)
+        assert [len(names) - 1 for names in world.scheduling.adopted] == sizes
+
+    scenario()
+
+
 @pytest.mark.parametrize("namespace", [None, "noisy"])
 def test_before_all_sources_are_known_everything_is_built_together(namespace):
     @story
