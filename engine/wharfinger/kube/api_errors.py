@@ -116,6 +116,13 @@ class Status(msgspec.Struct):
     details: _Details | None = None
 
 
+def check_no_redirect(method: str, path: str, status: int) -> None:
+    """Raises ApiError for the status of a redirect: it leads to a server that the kubeconfig does not name."""
+    if 300 <= status < 400:
+        message = f"{method} {path}: a redirect (HTTP status {status}); the kubeconfig has to name the API server itself"
+        raise ApiError(message, status=status)
+
+
 def of_answer(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
     """The exception for an answer with an HTTP status of 400 and above."""
     try:

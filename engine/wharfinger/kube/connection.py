@@ -220,10 +220,12 @@ class Connection:
                 server_hostname=self.credentials.server_name,
                 ssl=self.credentials.tls or True,
                 proxy=self.credentials.proxy,
+                allow_redirects=False,
             ) as answer:
                 status = answer.status
                 self._emit(RequestAnswered("GET", status, None))
                 self.contact.record(status)
+                api_errors.check_no_redirect("GET", path, status)
                 if answer.status >= 400:
                     raise api_errors.of_answer(answer.status, await answer.read(), answer.headers.get("Retry-After"))
                 yield whole_lines(answer.content)
@@ -264,6 +266,7 @@ class Connection:
         finally:
             self._emit(RequestAnswered(request.method, status, time.monotonic() - began))
         self.contact.record(status)
+        api_errors.check_no_redirect(request.method, request.path, status)
         if status >= 400:
             raise api_errors.of_answer(status, content, retry_after)
         return content
@@ -289,6 +292,7 @@ class Connection:
             server_hostname=self.credentials.server_name,
             ssl=self.credentials.tls or True,
             proxy=self.credentials.proxy,
+            allow_redirects=False,
         ) as answer:
             return answer.status, await answer.read(), answer.headers.get("Retry-After")
 
@@ -338,4 +342,6 @@ def _unreachable(method: str, path: str, error: Exception) -> api_errors.Unreach
     what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
     if isinstance(error, aiohttp.ClientPayloadError):
         what = "the connection broke off"
+    elif isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientConnectorCertificateError):
+        what = f"cannot connect to {error.host}:{error.port}: {error.strerror}"  # the text of aiohttp has an address in memory
     return api_errors.Unreachable(f"{method} {path}: {what}")

@@ -62,9 +62,7 @@ class ReadClient:
         except OSError as error:
             what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
             raise api_errors.Unreachable(f"{method} {path}: {what}") from error
-        if 300 <= answer.status < 400:
-            message = f"{method} {path}: a redirect (HTTP status {answer.status}); the kubeconfig has to name the API server itself"
-            raise api_errors.ApiError(message, status=answer.status)
+        api_errors.check_no_redirect(method, path, answer.status)
         if answer.status >= 400:
             raise api_errors.of_answer(answer.status, answer.content, answer.retry_after)
         return answer.content

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 
 import watchfiles
@@ -73,13 +73,15 @@ def _read(path: str, mounts: Path) -> Contents:
     folder = folder_of(path)
     data = Path(folder, KUBELET)
     root = data if data.is_symlink() else Path(folder)
+    if root == data and _leaves(data, folder) and data.exists():
+        return Contents(files={}, lost=f"{data} is a link that leaves {folder}")
     names = _names(root, deep=is_folder(path))
     if not is_folder(path) and not Path(path).exists():
         return Contents(files={}, lost=f"{path}: no such file")
     dropped = names[MAX_FILES:]
     notes = [f"only the first {MAX_FILES:,} of {count(len(names), 'file')} are read"] if dropped else []
     named = None if is_folder(path) else root / Path(path).name
-    files = {name: content for name in names[:MAX_FILES] if (content := _inside(root / name, folder, named)) is not None}
+    files = dict(_contents(names[:MAX_FILES], root, folder, named))
     return Contents(files=files, notes=(*notes, *_frozen(folder, files, mounts)))
 
 
@@ -99,12 +101,26 @@ def _names(root: Path, *, deep: bool) -> list[str]:
     return sorted(found)
 
 
+def _contents(names: Iterable[str], root: Path, folder: str, named: Path | None) -> Iterator[tuple[str, bytes | str]]:
+    """The names with the contents of the files, or why they cannot be read."""
+    for name in names:
+        shown = os.fsencode(name).decode("utf-8", "backslashreplace")
+        if shown != name:
+            yield shown, f"{shown} has a name that is not UTF-8; rename the file"
+        elif (content := _inside(root / name, folder, named)) is not None:
+            yield name, content
+
+
 def _inside(path: Path, folder: str, named: Path | None) -> bytes | str | None:
     """The content of a file in the folder; the file that the settings name (`named`) may be a link to anywhere."""
-    leaves = path != named and path.is_symlink() and not path.resolve().is_relative_to(Path(folder).resolve())
-    if leaves and path.exists():
+    if path != named and path.is_symlink() and _leaves(path, folder) and os.path.exists(path):  # noqa: PTH110 — Path.exists raises without permission
         return f"{path.name} is a link that leaves {folder}; put the file itself there"
     return _content(path)
+
+
+def _leaves(link: Path, folder: str) -> bool:
+    """True if a link leads out of a folder."""
+    return not Path(os.path.realpath(link)).is_relative_to(os.path.realpath(folder))  # Path.resolve raises for links in a circle
 
 
 def _content(path: Path) -> bytes | str | None:
@@ -216,8 +232,11 @@ class FolderSource:
     async def _watch(self, sink: PolicySink) -> None:
         while True:
             root = folder_of(self.path)
-            with suppress(OSError, RuntimeError):  # there is no folder, or no more watches are possible; it is still read from time to time
+            try:
                 await self._watch_folder(root, sink)
+            except* (OSError, RuntimeError):
+                # There is no folder, a name in it is not UTF-8, or no more watches are possible. It is still read from time to time.
+                pass
             await asyncio.sleep(self._poll)
 
     async def _watch_folder(self, root: str, sink: PolicySink) -> None:

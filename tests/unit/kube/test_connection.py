@@ -268,11 +268,12 @@ def test_every_request_is_reported_to_its_observer(run, answer, status, body):
     assert 0 < answered.seconds < 5
 
 
-def test_a_server_that_is_not_there_is_unreachable(tmp_path):
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_server_that_is_not_there_is_unreachable(tmp_path, scheme):
     async def main():
-        credentials = Credentials(kubeconfig(tmp_path, "http://127.0.0.1:1"), None, time.monotonic)
+        credentials = Credentials(kubeconfig(tmp_path, f"{scheme}://127.0.0.1:1"), None, time.monotonic)
         async with Connection(credentials, Limits()) as connection:
-            with pytest.raises(api_errors.Unreachable):
+            with pytest.raises(api_errors.Unreachable, match=r"GET /x: cannot connect to 127\.0\.0\.1:1: Connect call failed [^<>]*$"):
                 await connection.request("GET", "/x")
 
     asyncio.run(main())
@@ -291,6 +292,21 @@ def test_the_version_of_the_server(run, reported, release, streams):
         server.on("GET", "/version", Answer(body=reported))
         version = await server_version(connection)
         assert (version.release, version.streams_lists) == (release, streams)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_not_followed_and_is_named(run, status):
+    async def scenario(server, connection):
+        server.on("GET", "/x", Answer(status=status, headers={"Location": f"{server.address}/other"}))
+        server.on("GET", "/other", Answer(body={"a": 1}))
+        with pytest.raises(api_errors.ApiError, match=f"GET /x: a redirect .HTTP status {status}.; the kubeconfig has to name"):
+            await connection.request("GET", "/x")
+        with pytest.raises(api_errors.ApiError, match=f"GET /x: a redirect .HTTP status {status}."):
+            async with connection.lines("/x", {}):
+                pass
+        assert server.requests("GET", "/other") == []
 
     run(scenario)
 

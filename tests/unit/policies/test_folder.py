@@ -216,3 +216,39 @@ async def test_a_marker_in_a_folder_allows_having_no_policies(tmp_path):
     await watching(tmp_path).offer(world.store)
     await world.store.build_offers()
     assert (world.states(), world.store.sources[0].lost, world.store.unknown_sources) == ({}, "", frozenset())
+
+
+def test_links_in_a_circle_and_names_that_are_not_utf_8_are_reported(tmp_path):
+    (tmp_path / "a.policy").write_text("one")
+    (tmp_path / "circle.policy").symlink_to("circle.policy")
+    (tmp_path / os.fsdecode(b"\xff.policy")).write_text("two")
+    found = folder.read(str(tmp_path))
+    assert not found.lost
+    assert found.files == {
+        "a.policy": b"one",
+        "circle.policy": "circle.policy cannot be read: Too many levels of symbolic links",
+        "\\xff.policy": "\\xff.policy has a name that is not UTF-8; rename the file",
+    }
+
+
+def test_no_other_folder_takes_the_place_of_the_data_of_a_config_map(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "secret.policy").write_text("secret")
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "mounted" / "..data").symlink_to("../other")
+    found = folder.read(str(tmp_path / "mounted"))
+    assert found.files == {}
+    assert found.lost == f"{tmp_path}/mounted/..data is a link that leaves {tmp_path}/mounted"
+
+
+@story
+async def test_a_name_that_cannot_be_watched_is_found_by_looking(tmp_path):
+    (tmp_path / "a.policy").write_text("one")
+
+    async def steps(sink):
+        await sink.hear({"a.policy": "one"})
+        await asyncio.sleep(0.3)
+        (tmp_path / os.fsdecode(b"\xff.policy")).write_text("two")
+        await sink.hear({"a.policy": "one", "\\xff.policy": "\\xff.policy has a name that is not UTF-8; rename the file"})
+
+    await followed(watching(tmp_path, poll=0.1), steps)
