@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
+from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity, requests
 from wharfinger.model.objects.pod_view import PodView
@@ -72,9 +73,19 @@ def load_pods(
     expansion = workloads.expand(given, cluster.objects)
     for obj in expansion.made:
         cluster.state.put(obj)
-    pods = tuple(map(PodView, expansion.pods))
+    snapshot = cluster.state.snapshot()
+    pods = tuple(PodView(workloads.with_free_uid(pod, lambda uid: snapshot.placed(uid) is not None)) for pod in expansion.pods)
     missing = device_claims.missing_templates(cluster.state, pods)
-    return pods, (*given.skipped, *given.unknown_fields, *given.left_out, *expansion.warnings, *missing)
+    warnings = (*given.skipped, *given.unknown_fields, *given.left_out, *expansion.warnings, *_running(pods, cluster), *missing)
+    return pods, warnings
+
+
+def _running(pods: Sequence[PodView], cluster: Cluster) -> Iterator[str]:
+    """A sentence about pods that have the name of a running one; none if there are none."""
+    keys = {pod.key for pod in pods}
+    found = [objects.key_of(pod) for pod in cluster.objects.pods if pod.spec.node_name and objects.key_of(pod) in keys]
+    if found:
+        yield f"pod {wording.capped(found, 1)}: the cluster has it on a node already; it is placed once more"
 
 
 def oversized_amounts(found: files.Objects) -> list[str]:

@@ -323,3 +323,17 @@ def test_the_search_for_a_placement_of_all_is_part_of_the_report(wharf, tmp_path
     assert "optimal" not in json.loads(out)
     code, _, err = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--optimal", "3", "--mode", "independent")
     assert (code, "about all pods together" in err) == (2, True)
+
+
+def test_a_pod_with_the_uid_of_another_is_placed_under_a_new_one(wharf, tmp_path):
+    """As `kubectl get pod -o yaml` prints it, with its uid; the API server gives each pod that is created a new one."""
+    node = "{kind: Node, metadata: {name: n}, status: {allocatable: {cpu: '4', memory: 8Gi, pods: '10'}}}"
+    pod = "{kind: Pod, metadata: {name: NAME, namespace: shop, uid: abc}, spec: {NODEcontainers: [{resources: {requests: {cpu: '1'}}}]}}"
+    running, taken = pod.replace("NAME", "web"), pod.replace("NAME", "db").replace("abc", "Pod/shop/web")
+    snapshot = "\n---\n".join([node, *(each.replace("NODE", "nodeName: n, ") for each in (running, taken))])
+    (tmp_path / "cluster.yaml").write_text(snapshot)
+    (tmp_path / "pods.yaml").write_text("\n---\n".join(pod.replace("NAME", name).replace("NODE", "") for name in ("web", "api", "job")))
+    code, out, err = wharf("dry-run", "-s", tmp_path / "cluster.yaml", "-f", tmp_path / "pods.yaml", "--format", "json")
+    found = json.loads(out)["summary"]
+    assert (code, found["placed"], found["unschedulable"]) == (0, 2, 1)
+    assert err == "wharf: warning: pod shop/web: the cluster has it on a node already; it is placed once more\n"

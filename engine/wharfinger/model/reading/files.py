@@ -214,6 +214,8 @@ class _Reader:
     def finish(self) -> Objects:
         if self._refused:
             raise InvalidObject("\n".join([*self._refused, *self._unknown_fields]))
+        if not self._written:
+            self._check_uids()
         return Objects(
             by_kind={kind: list(found.values()) for kind, found in self._found.items()},
             metrics=self._metrics,
@@ -224,6 +226,15 @@ class _Reader:
             unknown_fields=tuple(self._unknown_fields),
             templates=self._sharing.templates,
         )
+
+    def _check_uids(self) -> None:
+        """Refuse a pod with the uid of another: pods are told apart by it."""
+        first: dict[str, str] = {}
+        for key, pod in list(self._found.get(objects.Pod, {}).items()):
+            uid = pod.metadata.uid
+            if uid and (other := first.setdefault(uid, key)) != key:
+                self._refuse(f"Pod {key}", f"metadata.uid: {uid} is that of Pod {other}; remove it from one of them")
+                del self._found[objects.Pod][key]
 
     def read(self, label: str, stream: BinaryIO) -> None:
         try:

@@ -201,12 +201,15 @@ def expand(given: Objects, cluster: Objects | None = None, *, most: int | None =
     admission = Admission(_all(known, objects.PriorityClass), _all(known, objects.RuntimeClass))
     pods: list[objects.Pod] = []
     made: list[objects.AnyObject] = []
+    uids: set[str] = set()
     claims = set() if cluster is None else {objects.key_of(claim) for claim in cluster.of(objects.ResourceClaim)}
     for obj in _expanded(given, _all(known, objects.Node)):
         if isinstance(obj, objects.ResourceClaim) and objects.key_of(obj) in claims:
             continue  # its devices are those that it has in the cluster
         if isinstance(obj, objects.Pod):
-            pods.append(admission.admit(obj))
+            pod = with_free_uid(admission.admit(obj), uids.__contains__)
+            uids.add(pod.metadata.uid)
+            pods.append(pod)
         else:
             made.append(obj)
         if len(pods) > most:
@@ -381,10 +384,23 @@ def _bare_pod(pod: objects.Pod) -> Iterator[objects.AnyObject]:
     namespace = metadata.namespace or "default"
     yield objects.Pod(
         metadata=structs.replace(
-            metadata, name=name, namespace=namespace, uid=metadata.uid or f"Pod/{namespace}/{name}", deletion_timestamp=None
+            metadata, name=name, namespace=namespace, uid=metadata.uid or _own_uid(namespace, name), deletion_timestamp=None
         ),
         spec=structs.replace(pod.spec, node_name="") if ran else pod.spec,
     )
+
+
+def _own_uid(namespace: str, name: str) -> str:
+    return f"Pod/{namespace}/{name}"
+
+
+def with_free_uid(pod: objects.Pod, is_taken: Callable[[str], bool]) -> objects.Pod:
+    """The pod, with another uid if its own is taken: the API server gives each pod that is created a new one."""
+    metadata = pod.metadata
+    uid, own = metadata.uid, _own_uid(metadata.namespace, metadata.name)
+    while is_taken(uid):
+        uid = own if uid == metadata.uid != own else f"{uid}/new"
+    return pod if uid == metadata.uid else structs.replace(pod, metadata=structs.replace(metadata, uid=uid))
 
 
 def _named_by_pods(

@@ -177,6 +177,15 @@ def test_kinds_of_other_groups_are_not_mistaken():
     assert len(found) == 0
 
 
+def test_of_two_pods_with_one_uid_the_second_is_refused():
+    pods = [{**POD, "metadata": {"name": name, "namespace": "shop", "uid": "abc"}} for name in ("a", "b")]
+    sentence = "Pod shop/b: metadata.uid: abc is that of Pod shop/a; remove it from one of them"
+    with pytest.raises(InvalidObject, match=f"^{sentence}$"):
+        files.read_bytes(as_json(kubectl_list(*pods)))
+    found = files.read_bytes(as_json(kubectl_list(*pods)), skip_invalid=True)
+    assert ([pod.metadata.name for pod in found.pods], found.skipped) == (["a"], (sentence,))
+
+
 def test_a_workload_of_another_group_is_named_with_its_group():
     volcano = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"}}
     found = files.read_bytes(as_json(kubectl_list(volcano)), "job.json", written=True)
