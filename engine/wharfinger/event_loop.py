@@ -80,13 +80,17 @@ class Backoff(Struct, frozen=True, kw_only=True):
         return failed_at if wait == 0 else (math.floor((failed_at + wait) / BACKOFF_WINDOW) + 1) * BACKOFF_WINDOW
 
 
-def writers_behind_bindings(waited: float, ramp_up: float, usual: int, most: int) -> int:
+LATE_AFTER = 5.0
+"""Seconds after which a write that is less urgent than bindings gets its usual share, however many bindings are in flight."""
+
+
+def writers_behind_bindings(waited: float, usual: int, most: int) -> int:
     """The number of writes at a time that are less urgent than bindings: one at first, and more the longer the oldest has waited.
 
-    It is `usual` after `ramp_up` seconds. Before that it grows with the cube of the wait, so that a short burst is bound before most of
-    them are written; beyond that, up to `most`, in proportion to it.
+    It is `usual` after `LATE_AFTER` seconds. Before that it grows with the cube of the wait, so that a burst of some seconds is bound
+    before most of them are written; beyond that, up to `most`, in proportion to it.
     """
-    share = waited / ramp_up
+    share = waited / LATE_AFTER
     return min(most, 1 + int((usual - 1) * (share**3 if share < 1 else share)))
 
 

@@ -1,7 +1,7 @@
 """Events of `events.k8s.io/v1`, written in the background at a low priority.
 
 Recording only takes a place in a bounded queue. An event costs the API server as much as a binding, so while bindings are in flight few
-are written at a time: one at first, and more the longer the oldest has waited. Events so follow the bindings by a second or two.
+are written at a time: one at first, and more the longer the oldest has waited. Most events of a burst follow its last binding.
 
 An event that happens once to an object is named after the object's uid. The next leader can record it again after this process was killed:
 the API server refuses it if it exists.
@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wharfinger.emit import Emit, Failed
-from wharfinger.event_loop import writers_behind_bindings
+from wharfinger.event_loop import LATE_AFTER, writers_behind_bindings
 from wharfinger.framework.ports import WARNING, Clock, Event, Reference, pod_reference
 from wharfinger.kube import api_errors
 from wharfinger.kube.api_errors import Backoff
@@ -93,8 +93,8 @@ _POLL = 0.05  # seconds between checks whether more may be written
 class EventSettings(Struct, frozen=True, kw_only=True):
     """The default reporter, how many events may wait, how many are written at a time, and how often a series is written.
 
-    `series_interval` and `ramp_up` are seconds. While bindings are in flight, one writer runs at first. Their number grows with the wait
-    of the oldest event: to `writers` after `ramp_up`, and to `most_writers` at most.
+    `series_interval` is in seconds. While bindings are in flight, one writer runs at first. Their number grows with the wait of the oldest
+    event: to `writers` after `LATE_AFTER` seconds, and to `most_writers` at most.
     """
 
     controller: str
@@ -104,7 +104,6 @@ class EventSettings(Struct, frozen=True, kw_only=True):
     writers: int = 12
     most_writers: int = 48
     series_interval: float = 360.0
-    ramp_up: float = 2.0
 
 
 class EventRecorder:
@@ -222,13 +221,13 @@ class EventRecorder:
         settings = self._settings
         if self._draining or not self._busy():
             return settings.writers
-        return writers_behind_bindings(self.oldest, settings.ramp_up, settings.writers, settings.most_writers)
+        return writers_behind_bindings(self.oldest, settings.writers, settings.most_writers)
 
     def _next(self) -> Series:
         """The next event: warnings first, unless another one has waited too long."""
         if self._warnings and self._waiting:
             first, other = self._warnings[0], self._waiting[0]
-            overdue = self._clock.monotonic() - other.queued_at >= self._settings.ramp_up
+            overdue = self._clock.monotonic() - other.queued_at >= LATE_AFTER
             return (self._waiting if overdue and other.queued_at < first.queued_at else self._warnings).popleft()
         return (self._warnings or self._waiting).popleft()
 

@@ -52,8 +52,6 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 RECENT = 300.0
 """Seconds after a binding in which a new leader writes the event of the pod again."""
-WRITE_DELAY = 2.0
-"""Seconds after which conditions are written with all writers although pods are being bound."""
 _MAX_REMEMBERED = 4096
 """Groups whose last written condition is remembered until the watch shows it."""
 
@@ -369,7 +367,7 @@ class GroupStatus:
         oldest = next(iter(self._writes.waiting.values()), None)
         if oldest is None or not self._binding():
             return self._most
-        return writers_behind_bindings(self._ports.clock.monotonic() - oldest.since, WRITE_DELAY, self._most, self._most)
+        return writers_behind_bindings(self._ports.clock.monotonic() - oldest.since, self._most, self._most)
 
     async def _write(self, key: str, write: GroupWrite) -> None:
         for decided_for, condition in write.conditions.values():

@@ -106,7 +106,7 @@ def test_conditions_wait_behind_bindings_but_not_for_long():
             open_.set()
             await asyncio.sleep(0.01)
         assert set(at_a_time) == {1}
-        world.clock.move(2.0)
+        world.clock.move(5.0)
         open_.set()
         await asyncio.sleep(0.01)
         assert max(at_a_time) == 3
