@@ -124,7 +124,7 @@ def decisions(n_nodes: int, n_pods: int, count: int) -> tuple[float, float, int]
         if decision.node is not None:
             placed += 1
             for each in decision.claims:
-                state.take_devices(each.claim, each.allocation)
+                state.reserve_devices(each.claim, each.allocation)
             state.assume(pod, decision.node)
         took = time.process_time() - started
         if number:

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from tests.browser import page
 from tests.in_memory import InMemoryCluster
-from wharfinger.garbage import without_full_collections
+from wharfinger.garbage_collection import without_full_collections
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading.decode import convert

@@ -20,7 +20,7 @@ from tests.observed import subscribed
 from wharfinger.event_loop import SystemClock
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import PolicyText
-from wharfinger.garbage import collect_when_idle
+from wharfinger.garbage_collection import collect_when_idle
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.policies.active import ActivePolicies

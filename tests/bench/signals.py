@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from wharfinger import garbage
+from wharfinger import garbage_collection
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.framework.chain import assemble
@@ -180,7 +180,7 @@ def main() -> None:
     print(f"decision, ten terms: {1e6 * without:.0f} µs; with three metric rules: {1e6 * measured:.0f} µs ({measured / without:.2f} ×)")
     state = workloads.workload("basic", workloads.Size(nodes=NODES, pods=1, running=0)).state
     longest = min(max(stretches(state)) for _ in range(5))
-    with garbage.without_full_collections():  # as in the process that runs
+    with garbage_collection.without_full_collections():  # as in the process that runs
         rounds = [asyncio.run(refresh(state)) for _ in range(8)]
     print(f"refresh of {QUERIES} × {NODES:,}: {1e3 * min(each.cpu for each in rounds):.0f} ms CPU")
     print(

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.garbage import without_full_collections
+from wharfinger.garbage_collection import without_full_collections
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode

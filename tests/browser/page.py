@@ -15,14 +15,14 @@ from prometheus_client import CollectorRegistry
 from tests.in_memory import InMemoryCluster
 from tests.observed import subscribed
 from wharfinger.cli.commands.author.playground import application as alone
-from wharfinger.daemon.live_board import LiveBoard
+from wharfinger.daemon.live_page import LivePageContent
 from wharfinger.daemon.observation import decision_pages, evaluations_of
 from wharfinger.daemon.pages import policy_pages, workbench_of
 from wharfinger.daemon.policies import connect
 from wharfinger.emit import Emit, Failed
 from wharfinger.event_loop import SystemClock
 from wharfinger.framework.chain import assemble
-from wharfinger.kube.connection import Contact
+from wharfinger.kube.connection import ServerContact
 from wharfinger.model import objects
 from wharfinger.model.reading.decode import convert
 from wharfinger.policies.folder import FolderSource
@@ -52,7 +52,7 @@ class Standing:
 
     scheduler: Scheduler
     shadows: Any
-    contact: Contact
+    contact: ServerContact
     signals: Any  # the metrics of policies, of which there are none
     identity: str = "this-machine_4711"
     leads: bool = True
@@ -66,7 +66,7 @@ class Known:
 
 
 @dataclass
-class Failures:
+class FailureHandler:
     """Remembers what went wrong."""
 
     errors: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ class SchedulerPage:
         self.cluster = InMemoryCluster() if cluster is None else cluster
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="scheduler", daemon=True)
-        self.failures = Failures()
+        self.failures = FailureHandler()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -134,12 +134,12 @@ class SchedulerPage:
         known.daemon = self.standing = Standing(
             self.scheduler,
             connect(store, self.scheduler, clock, subscribers),
-            Contact(lambda: 0.0),
+            ServerContact(lambda: 0.0),
             SimpleNamespace(metrics=(), metrics_of=lambda _policy: ()),
         )
         reported = policy_pages(store, known)
-        board = LiveBoard(known, reported, self.recent, reloads, self.history, clock)
-        self.page = pages.LivePage(board=board, feed=pages.Feed(board, clock, subscribers.emit))
+        page_content = LivePageContent(known, reported, self.recent, reloads, self.history, clock)
+        self.page = pages.LivePage(page_content=page_content, feed=pages.Feed(page_content, clock, subscribers.emit))
         routes = [
             *policies.routes(reported),
             *decisions.routes(decision_pages(self.recent, known, LiveExplanations(clock))),

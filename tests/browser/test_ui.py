@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
 from tests.cluster.waiting import eventually
-from wharfinger.daemon.live_board import reading
+from wharfinger.daemon.live_page import reading
 from wharfinger.framework.policy_status import MetricStatus
 from wharfinger.model import objects
 from wharfinger.web.ui.pages import MAX_WATCHERS
@@ -135,7 +135,9 @@ def test_the_health_of_the_api_server_and_of_each_metric_is_in_the_header(schedu
     wait_text(tab, "#health .good:nth-child(2)", "load/busy")
     scheduler.ask(lambda page: setattr(page.standing.signals, "metrics", [replace(status, suspended_since=1.0)]))
     wait_text(tab, "#health .bad", "is fresh on 3 of 60 nodes")
-    scheduler.ask(lambda page: setattr(page.standing, "contact", SimpleNamespace(unreachable_reason="no answer for 40 s", silence=40.0)))
+    scheduler.ask(
+        lambda page: setattr(page.standing, "contact", SimpleNamespace(unreachable_reason="no answer for 40 s", seconds_since_answer=40.0))
+    )
     wait_text(tab, "#health .bad", "no answer for 40 s")
 
 

@@ -129,8 +129,8 @@ def test_a_change_is_checked_once_for_pods_that_differ_in_labels_only():
         gone = case.pending({"pod": pod("gone", on="n0")})
         change = Change(events=ClusterEvent.POD_REMOVED, label="", node="n0", pod=gone)
         there = cluster(20)
-        assert waiting.helped_by(change, there.snapshot, ignore) == []
-        return calls(lambda: waiting.helped_by(change, there.snapshot, ignore))
+        assert waiting.pods_to_wake(change, there.snapshot, ignore) == []
+        return calls(lambda: waiting.pods_to_wake(change, there.snapshot, ignore))
 
     assert waking(1000) < 2 * waking(10)
 

@@ -64,7 +64,7 @@ def nodes() -> tuple[objects.Node, ...]:
 def chain(policies: Sequence[CompiledPolicy]) -> Chain:
     """The chain of the paper's experiment: Kubernetes' filters, and no score and no preemption but the policies' own."""
     bare = assemble(policies, ChainConfig(disabled=(DefaultPreemption.name,)))
-    weights = {link.name: 0 for link in bare.links if link.weight is not None}
+    weights = {entry.name: 0 for entry in bare.entries if entry.weight is not None}
     return assemble(policies, ChainConfig(disabled=(DefaultPreemption.name,), weights=weights))
 
 

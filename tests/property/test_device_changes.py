@@ -43,13 +43,13 @@ def take_or_free(rng, state, flying, decision):
     """An allocation of the decision becomes in flight or is written, or one that is in flight is given back."""
     if flying and rng.random() < 0.5:
         claim = flying.pop()
-        state.give_back_devices(claim, written=rng.random() < 0.3)
+        state.release_devices(claim, written=rng.random() < 0.3)
         return
     for each in decision.claims:
         if each.claim.metadata.name.startswith("<") or rng.random() < 0.3:
             continue
         if rng.random() < 0.5:
-            state.take_devices(each.claim, each.allocation)
+            state.reserve_devices(each.claim, each.allocation)
             flying.append(each.claim)
         else:
             state.put(with_allocation(each.claim, each.allocation))

@@ -90,7 +90,7 @@ def test_every_pod_that_fits_after_a_change_is_woken(kind: Any, found: Any, aske
     state, nodes, placed = found
     arguments = {kind.name: DEFAULTS} if kind is PodTopologySpread and data.draw(st.booleans()) else {}
     chain = fleet.chain_of(kind, **arguments)
-    plugin = next(link.plugin for link in chain.links)
+    plugin = next(entry.plugin for entry in chain.entries)
     before = set(decide(chain, state.snapshot(), asker).feasible_nodes())
     if before:
         return  # no plugin rejected it

@@ -59,7 +59,7 @@ from wharfinger.operator.app_status import AppDrift
 from wharfinger.operator.controller import AppPods, ObjectCache
 from wharfinger.operator.policy_app import AdmittedApps, PolicyAppReconciler
 from wharfinger.operator.policy_checks import PolicyChecks
-from wharfinger.policies.active import Claim, choose
+from wharfinger.policies.active import ActivationRequest, choose
 from wharfinger.policies.candidate import build, sample_of
 
 OTHERS = ("default", "bank")
@@ -334,7 +334,8 @@ def stored(text: str, two: WithObjects, which: int, pod: objects.Pod, theirs: Se
     outcome = build(offered, TextSet(texts={"p": offered.content}), {}, sample_of(two.state(which).snapshot(NOW), [*waiting, PodView(pod)]))
     candidates = [*theirs, *([] if outcome.version is None else [outcome.version.policy])]
     claims = [
-        Claim(place=(0, policy.name), mode=Mode.ENFORCE, profiles=frozenset({"wharfinger"}), candidate=policy) for policy in candidates
+        ActivationRequest(place=(0, policy.name), mode=Mode.ENFORCE, profiles=frozenset({"wharfinger"}), candidate=policy)
+        for policy in candidates
     ]
     conflicts = [] if outcome.version is None else [choose(claims)[-1].conflict]
     return [outcome.report, [str(finding) for finding in (*outcome.findings, *outcome.now)], conflicts]

@@ -24,7 +24,7 @@ from wharfinger.errors import UsageError
 from wharfinger.explain import policy_warnings
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.chain_settings import ChainConfig
-from wharfinger.garbage import without_full_collections
+from wharfinger.garbage_collection import without_full_collections
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.terms import DomainFit
 from wharfinger.language.report import wording

@@ -179,7 +179,7 @@ async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, wh
 ) -> AsyncIterator[Server]:
     """The server of the webhook while the context lasts; UsageError when the port is not available."""
     certificate = ServingCertificate(settings.certificate, settings.key, settings.client_ca_file)
-    callers = Callers(names=frozenset(settings.client_names), anybody=settings.any_caller)
+    callers = Callers(names=frozenset(settings.client_names), anyone=settings.any_caller)
     pool = CheckerPool(clock.monotonic, command=checker_command(rights))
     admission = Admission(check_of(pool, log), callers, seen)
     try:

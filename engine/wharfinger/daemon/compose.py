@@ -19,7 +19,7 @@ from wharfinger.emit import Emit, Subscribers, ignore
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import Backoff, Tasks
 from wharfinger.framework.ports import Clock, ClusterSink
-from wharfinger.garbage import collect_when_idle
+from wharfinger.garbage_collection import collect_when_idle
 from wharfinger.kube.api_server import ApiServer, ServerVersion, ports_of
 from wharfinger.kube.connection import Connection, Limits, keep_checking_server
 from wharfinger.kube.credentials import Credentials
@@ -31,7 +31,7 @@ from wharfinger.operator.compose import Operator, StorePolicies
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.ports import DryRunBinder, DryRunClaimWriter, DryRunSink, DryRunWriter, NoEvents, Ports, StopwatchOf, not_measured
-from wharfinger.scheduler.queue.places import QueueSettings
+from wharfinger.scheduler.queue.sub_queues import QueueSettings
 from wharfinger.scheduler.scheduler import Scheduler, SchedulerSettings
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.policies import PolicyEvents, SignalEvents

@@ -30,7 +30,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.objects.requests import listing_order
 from wharfinger.model.state.device_states import DeviceStates, State
 from wharfinger.steps import at_once
-from wharfinger.web.ui.board import Coloring, points, scale_of, share
+from wharfinger.web.ui.page_content import Coloring, points, scale_of, share
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain

@@ -36,7 +36,7 @@ from wharfinger.scheduler.live_answers import LiveExplanations, compare, content
 from wharfinger.steps import in_slices
 from wharfinger.web import policies
 from wharfinger.web.app import Checks
-from wharfinger.web.playground.clusters import Choice, Examples, Opened, Run
+from wharfinger.web.playground.clusters import Choice, Examples, OpenedCluster, Run
 from wharfinger.web.playground.trial import MAX_PODS_OFFERED
 from wharfinger.web.playground.workbench import Limits, Workbench
 from wharfinger.web.policies import ExplainPolicy, Policies
@@ -169,7 +169,7 @@ class LiveClusters(Examples):
         """The clusters in the order in which they are offered."""
         return [Choice(LIVE, "The cluster of this scheduler"), *super().choices()]
 
-    async def opened(self, key: str, run: Run) -> Opened:
+    async def opened(self, key: str, run: Run) -> OpenedCluster:
         """The cluster of a key; UnknownObject if there is none, WharfingerError before the cluster is known."""
         if key != LIVE:
             return await super().opened(key, run)
@@ -180,7 +180,7 @@ class LiveClusters(Examples):
         waiting = tuple(islice((queued.pod for queued in scheduler.queue), MAX_PODS_OFFERED))
         state = await in_slices(self._copy.follow(snapshot), self._clock)
         self._free_later()
-        return Opened(state=state, waiting=waiting, now=snapshot.now, chain=_chain_of(scheduler), find=scheduler.known_pod)
+        return OpenedCluster(state=state, waiting=waiting, now=snapshot.now, chain=_chain_of(scheduler), find=scheduler.known_pod)
 
     def _free_later(self) -> None:
         if self._idle is not None:

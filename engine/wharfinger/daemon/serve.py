@@ -17,7 +17,7 @@ import numpy.ma  # noqa: F401 — `np.unique` and `np.isin` import it when they 
 
 from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.compose import Daemon, connection_of
-from wharfinger.daemon.live_board import LiveBoard, reading
+from wharfinger.daemon.live_page import LivePageContent, reading
 from wharfinger.daemon.observation import Observation, decision_pages, evaluations_of, observation_of, read_from, rules_of
 from wharfinger.daemon.pages import Health, cache_report, policy_pages, workbench_of
 from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
@@ -141,8 +141,10 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages show
     debug = Debug(cache=partial(_cache, health, connection, BuildThread(clock)), from_anywhere=settings.remote_debugging)
     explanations = LiveExplanations(clock)
     shown_policies = policy_pages(store, health, explanations, public=settings.remote_ui)
-    board = LiveBoard(health, shown_policies, observation.recent, observation.reloads, observation.history, clock)
-    page = ui.LivePage(board=board, feed=ui.Feed(board, clock, observation.subscribers.emit), public=settings.remote_ui)
+    page_content = LivePageContent(health, shown_policies, observation.recent, observation.reloads, observation.history, clock)
+    page = ui.LivePage(
+        page_content=page_content, feed=ui.Feed(page_content, clock, observation.subscribers.emit), public=settings.remote_ui
+    )
     shown = decision_pages(observation.recent, health, explanations, public=settings.remote_ui)
     answers = evaluations_of(health, clock, public=settings.remote_ui)
     pages = [*policies.routes(shown_policies), *decisions.routes(shown), *decisions.evaluation_routes(answers), *ui.routes(page)]

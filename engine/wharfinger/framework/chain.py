@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
-class Link(Struct, frozen=True, kw_only=True):
+class ChainEntry(Struct, frozen=True, kw_only=True):
     """A plugin as the chain uses it; `weight` is None if it does not score."""
 
     plugin: extension.Plugin
@@ -64,7 +64,7 @@ MAX_KEPT_POD_RULES = 1_000
 """Sets of rules that a chain keeps: pods with other labels may be governed by any part of many policies."""
 
 
-class _Possible(Struct, frozen=True, kw_only=True):
+class _PossiblePolicies(Struct, frozen=True, kw_only=True):
     """The policies that may govern the pods of a namespace: those of the cluster and its own, which are no cost for other namespaces.
 
     `rules` are (the index among the rules of the chain, the policy). `varying` are those for which two pods of one template, or one pod
@@ -80,7 +80,7 @@ class _Possible(Struct, frozen=True, kw_only=True):
 class Chain:
     """Plugins in the order in which they run, and policies sorted by name."""
 
-    links: tuple[Link, ...]
+    entries: tuple[ChainEntry, ...]
     rules: tuple[PolicyRules, ...] = ()
     _pod_rules: dict[tuple[int, ...], PodRules] = field(default_factory=dict, repr=False, compare=False)
 
@@ -102,32 +102,32 @@ class Chain:
     @cached_property
     def filters(self) -> tuple[FilterPlugin, ...]:
         """The plugins that filter, in order."""
-        return tuple(link.plugin for link in self.links if isinstance(link.plugin, FilterPlugin))
+        return tuple(entry.plugin for entry in self.entries if isinstance(entry.plugin, FilterPlugin))
 
     @cached_property
     def precomputing(self) -> tuple[PrecomputingPlugin, ...]:
         """The plugins with work that is done in steps before a decision, in order."""
-        return tuple(link.plugin for link in self.links if isinstance(link.plugin, PrecomputingPlugin))
+        return tuple(entry.plugin for entry in self.entries if isinstance(entry.plugin, PrecomputingPlugin))
 
     @cached_property
     def post_filters(self) -> tuple[PostFilterPlugin, ...]:
         """The PostFilter plugins, in order."""
-        return tuple(link.plugin for link in self.links if isinstance(link.plugin, PostFilterPlugin))
+        return tuple(entry.plugin for entry in self.entries if isinstance(entry.plugin, PostFilterPlugin))
 
     @cached_property
     def pre_enqueues(self) -> tuple[PreEnqueuePlugin, ...]:
         """The PreEnqueue plugins, in order."""
-        return tuple(link.plugin for link in self.links if isinstance(link.plugin, PreEnqueuePlugin))
+        return tuple(entry.plugin for entry in self.entries if isinstance(entry.plugin, PreEnqueuePlugin))
 
     @cached_property
     def choosing_devices(self) -> tuple[DevicePlugin, ...]:
         """The plugins that choose devices of the node for the pod, in order."""
-        return tuple(link.plugin for link in self.links if isinstance(link.plugin, DevicePlugin))
+        return tuple(entry.plugin for entry in self.entries if isinstance(entry.plugin, DevicePlugin))
 
     @cached_property
     def annotating(self) -> tuple[AnnotatingPlugin, ...]:
         """The plugins that choose something of the node for the pod, in order."""
-        return tuple(link.plugin for link in self.links if isinstance(link.plugin, AnnotatingPlugin))
+        return tuple(entry.plugin for entry in self.entries if isinstance(entry.plugin, AnnotatingPlugin))
 
     def assigned(self, attempt: Attempt, row: int) -> PodView:
         """The pod of the attempt as assumed on the node of a row, with the annotations that plugins choose for it."""
@@ -153,7 +153,7 @@ class Chain:
     @cached_property
     def queue_sort(self) -> QueueSortPlugin | None:
         """The plugin that orders the queue, if the chain has one."""
-        return next((link.plugin for link in self.links if isinstance(link.plugin, QueueSortPlugin)), None)
+        return next((entry.plugin for entry in self.entries if isinstance(entry.plugin, QueueSortPlugin)), None)
 
     def sort_key(self, pod: PodView) -> Any:
         """The sort key of a pod in the queue; the pod with the smallest key is tried first."""
@@ -165,11 +165,11 @@ class Chain:
 
     def at(self, point: str) -> tuple[extension.Plugin, ...]:
         """The plugins at an extension point (`"Reserve"`, `"PreBind"`, … of `extension.POINTS`), in order."""
-        return tuple(link.plugin for link in self.links if isinstance(link.plugin, extension.POINTS[point]))
+        return tuple(entry.plugin for entry in self.entries if isinstance(entry.plugin, extension.POINTS[point]))
 
     def plugin(self, name: str) -> extension.Plugin | None:
         """The plugin of that name, or None."""
-        return next((link.plugin for link in self.links if link.name == name), None)
+        return next((entry.plugin for entry in self.entries if entry.name == name), None)
 
     def key(self, pod: PodView, at: EvaluationContext) -> Hashable:
         """A key of everything but nodes and other pods that a decision about the pod depends on.
@@ -192,31 +192,31 @@ class Chain:
     @cached_property
     def _has_third_party_plugins(self) -> bool:
         """True if a plugin is not built in: its decisions may depend on the PodGroup that a pod names."""
-        return any(plugin_calls.is_foreign(link.plugin) for link in self.links)
+        return any(plugin_calls.is_foreign(entry.plugin) for entry in self.entries)
 
     @cached_property
     def _identities(self) -> tuple[extension.Plugin, ...]:
-        return tuple(link.plugin for link in self.links if type(link.plugin).identity is not extension.Plugin.identity)
+        return tuple(entry.plugin for entry in self.entries if type(entry.plugin).identity is not extension.Plugin.identity)
 
     @cached_property
     def _with_object_identity(self) -> tuple[extension.Plugin, ...]:
-        return tuple(link.plugin for link in self.links if type(link.plugin).object_identity is not extension.Plugin.object_identity)
+        return tuple(entry.plugin for entry in self.entries if type(entry.plugin).object_identity is not extension.Plugin.object_identity)
 
-    def _possible(self, namespace: str) -> _Possible:
+    def _possible(self, namespace: str) -> _PossiblePolicies:
         """The policies that may govern pods of a namespace."""
         return self._by_namespace.get(namespace) or self._by_namespace[None]
 
     @cached_property
-    def _by_namespace(self) -> Mapping[str | None, _Possible]:
+    def _by_namespace(self) -> Mapping[str | None, _PossiblePolicies]:
         """The policies that may govern pods of each namespace that has some of its own; for None, those of the cluster."""
         own: dict[str | None, list[int]] = {None: []}
         for index, rules in enumerate(self.rules):
             own.setdefault(rules.policy.authority.namespace, []).append(index)
         return {namespace: self._possible_of(sorted({*own[None], *found})) for namespace, found in own.items()}
 
-    def _possible_of(self, indices: Sequence[int]) -> _Possible:
+    def _possible_of(self, indices: Sequence[int]) -> _PossiblePolicies:
         policies = [self.rules[index].policy for index in indices]
-        return _Possible(
+        return _PossiblePolicies(
             rules=tuple((index, self.rules[index].policy) for index in indices),
             varying=tuple(policy for policy in policies if policy.scope_varies or policy.rules_read_identity),
             reads_group=any(policy.reads_group for policy in policies),
@@ -239,7 +239,7 @@ class Chain:
 
     def _assemble(self, governing: Sequence[PolicyRules]) -> PodRules:
         overrides = pod_rules.base_overrides([rules.policy for rules in governing])
-        scores = [term for link in self.links for term in _base_terms(link, overrides)]
+        scores = [term for entry in self.entries for term in _base_terms(entry, overrides)]
         read = sorted(frozenset[str]().union(*(rules.plugins for rules in governing)))
         sources = {name: _source(name, self.plugin(name), overrides) for name in read}
         return PodRules(
@@ -261,7 +261,7 @@ class Chain:
         )
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
-        return [_row(link) for link in self.links]
+        return [_row(entry) for entry in self.entries]
 
 
 def assemble(policies: Sequence[CompiledPolicy] = (), config: ChainConfig | None = None, registry: Registry | None = None) -> Chain:
@@ -274,10 +274,10 @@ def assemble(policies: Sequence[CompiledPolicy] = (), config: ChainConfig | None
     registry = default_registry() if registry is None else registry
     config.check(registry)
     ordered = _ordered(policies, registry)
-    links = tuple(_link(plugin, config) for name, plugin in registry.items() if name not in config.disabled)
-    if len([link for link in links if isinstance(link.plugin, QueueSortPlugin)]) > 1:
+    entries = tuple(_link(plugin, config) for name, plugin in registry.items() if name not in config.disabled)
+    if len([entry for entry in entries if isinstance(entry.plugin, QueueSortPlugin)]) > 1:
         raise UsageError("a chain has one QueueSort plugin; disable the others")
-    return Chain(links=links, rules=tuple(PolicyRules(policy) for policy in ordered))
+    return Chain(entries=entries, rules=tuple(PolicyRules(policy) for policy in ordered))
 
 
 def with_policies(chain: Chain, policies: Sequence[CompiledPolicy]) -> Chain:
@@ -289,12 +289,12 @@ def with_policies(chain: Chain, policies: Sequence[CompiledPolicy]) -> Chain:
     if [(policy.name, policy.revision) for policy in ordered] == [(policy.name, policy.revision) for policy in chain.policies]:
         return chain
     known = {rules.policy: rules for rules in chain.rules}
-    return Chain(links=chain.links, rules=tuple(known.get(policy) or PolicyRules(policy) for policy in ordered))
+    return Chain(entries=chain.entries, rules=tuple(known.get(policy) or PolicyRules(policy) for policy in ordered))
 
 
 def without_rule(chain: Chain, rule: str) -> Chain:
     """The chain without one filter of a policy (`policy/rule`), to find the effect of that filter."""
-    return Chain(links=chain.links, rules=tuple(rules.without(rule) for rules in chain.rules))
+    return Chain(entries=chain.entries, rules=tuple(rules.without(rule) for rules in chain.rules))
 
 
 def _ordered(policies: Sequence[CompiledPolicy], registry: Registry) -> list[CompiledPolicy]:
@@ -307,19 +307,19 @@ def _ordered(policies: Sequence[CompiledPolicy], registry: Registry) -> list[Com
     return ordered
 
 
-def _link(plugin: type[extension.Plugin], config: ChainConfig) -> Link:
+def _link(plugin: type[extension.Plugin], config: ChainConfig) -> ChainEntry:
     built = plugin(arguments(plugin, config.arguments.get(plugin.name, {})))
-    return Link(plugin=built, weight=config.weight(plugin) if issubclass(plugin, ScorePlugin) else None)
+    return ChainEntry(plugin=built, weight=config.weight(plugin) if issubclass(plugin, ScorePlugin) else None)
 
 
-def _base_terms(link: Link, overrides: pod_rules.BaseOverrides) -> list[ScoreTerm]:
+def _base_terms(entry: ChainEntry, overrides: pod_rules.BaseOverrides) -> list[ScoreTerm]:
     """The score term of a plugin for pods with these overrides; empty if its weight is 0."""
-    if link.weight is None:
+    if entry.weight is None:
         return []
-    weight = overrides.weights.get(link.name, float(link.weight))
+    weight = overrides.weights.get(entry.name, float(entry.weight))
     if not weight:
         return []
-    return [_term(link.plugin, weight, overrides)]
+    return [_term(entry.plugin, weight, overrides)]
 
 
 def _source(name: str, plugin: extension.Plugin | None, overrides: pod_rules.BaseOverrides) -> ScoreTerm:
@@ -336,12 +336,12 @@ def _term(plugin: extension.Plugin, weight: float, overrides: pod_rules.BaseOver
     return ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=points.scale_of(plugin.name, plugin.normalization))
 
 
-def _row(link: Link) -> tuple[str, str, str, str]:
-    shown = link.plugin.arguments.model_dump(mode="json", by_alias=True, exclude_none=True)
+def _row(entry: ChainEntry) -> tuple[str, str, str, str]:
+    shown = entry.plugin.arguments.model_dump(mode="json", by_alias=True, exclude_none=True)
     return (
-        link.name,
-        " ".join(extension.points(type(link.plugin))),
-        "" if link.weight is None else str(link.weight),
+        entry.name,
+        " ".join(extension.points(type(entry.plugin))),
+        "" if entry.weight is None else str(entry.weight),
         " ".join(f"{name}={json.dumps(value, sort_keys=True, separators=(',', ':'))}" for name, value in sorted(shown.items())),
     )
 

@@ -91,14 +91,14 @@ class Evictable(Struct, frozen=True):
         return [placed for placed in pods if all(rule(placed) for rule in self.rules)]
 
 
-ANYONE = Evictable()
+ALL_PODS = Evictable()
 
 
 def evictable(policies: Sequence[CompiledPolicy], pod: PodView, at: EvaluationContext) -> Evictable:
     """The pods that the policies governing a pod allow to evict for it."""
     limiting = [policy for policy in policies if policy.victims is not None or _filters_read_pods(policy)]
     if not limiting:
-        return ANYONE
+        return ALL_PODS
     timed = any(policy.victims is not None and policy.victims.reads_time for policy in limiting)
     labelled = any(policy.victims is not None and policy.victims.reads_namespaces for policy in limiting)
     return Evictable(

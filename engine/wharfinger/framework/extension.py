@@ -32,7 +32,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
-from wharfinger.framework.eviction import ANYONE, Evictable
+from wharfinger.framework.eviction import ALL_PODS, Evictable
 from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.framework.prepared import Attempt, ClaimAllocation, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Shared, Skip
 from wharfinger.language.report import wording
@@ -191,7 +191,7 @@ class Rejection(Struct, frozen=True, kw_only=True):
     unresolvable: Mask
     trial: Trial
     reached: Callable[[str], Mask | None]
-    evictable: Evictable = ANYONE
+    evictable: Evictable = ALL_PODS
 
 
 class PostFilterOutcome(Struct, frozen=True, kw_only=True):

@@ -87,7 +87,7 @@ def _preemption(decider: Decider, state: ClusterState, index: GroupIndex, group:
     if (hopeless := no_victims(group, state.snapshot())) is not None:
         return hopeless
     with without_nominations(state, group.waiting):
-        return (yield from preempting(decider, state, group, index.taken_whole()))
+        return (yield from preempting(decider, state, group, index.disrupted_as_whole()))
 
 
 def decided(decider: Decider, snapshot: Snapshot, pod: PodView, node: str, group: str) -> Decision:

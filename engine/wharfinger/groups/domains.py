@@ -171,7 +171,7 @@ class TentativePlacement:
         if pod.demand.may_claim:
             claims = allocations(self.decider, snapshot, pod, node)
             for each in claims:
-                self._state.take_devices(each.claim, each.allocation)
+                self._state.reserve_devices(each.claim, each.allocation)
                 self._state.objects.following(Allocations).share(each.claim)
             self._claims[pod.uid] = [each.claim for each in claims]
         self.plain = self.plain and assigned is pod and not pod.object.spec.resource_claims
@@ -188,7 +188,7 @@ class TentativePlacement:
         pod = self.assumed.pop()
         self._state.forget(pod)
         for claim in reversed(self._claims.pop(pod.uid, ())):
-            self._state.give_back_devices(claim)
+            self._state.release_devices(claim)
         return pod
 
     def forgetting(self) -> Generator[None, None, None]:

@@ -149,7 +149,7 @@ class GroupIndex:
         return iter(self._groups)
 
     def put(self, pod: PodView) -> str | None:
-        """Take over a pod in its present state, placed if it has a node; returns the key of its group, or None."""
+        """Add or update a pod, which is placed if it has a node; returns the key of its group, or None."""
         if self._next is not None:
             self._since.add(pod.uid)
             self._next.put(pod)
@@ -170,7 +170,7 @@ class GroupIndex:
         return self._assign(pod)
 
     def _assign(self, pod: PodView) -> str | None:
-        """Take over a pod whose group is not known yet; returns the key of its group, or None."""
+        """Add a pod whose group is not known yet; returns the key of its group, or None."""
         name, policy = named_group(pod), self._rule(pod)
         if not name and policy is not None:
             name = policy[0]
@@ -322,12 +322,12 @@ class GroupIndex:
             placed=tuple(pod for pod in members if pod.uid in placed),
         )
 
-    def taken_whole(self) -> list[Group]:
+    def disrupted_as_whole(self) -> list[Group]:
         """The groups with placed members that preemption can only evict as a whole."""
         whole = (key for key in self if (terms := self.terms(key)) is not None and terms.disruption is Disruption.GROUP)
         return [group for key in whole if (group := self.group(key)) is not None and group.placed]
 
-    def awaited(self, key: str) -> str | None:
+    def waiting_reason(self, key: str) -> str | None:
         """The reason why the members of a group cannot be tried yet, in kube-scheduler's words, or None.
 
         Source: PreEnqueue, plugins/gangscheduling/gangscheduling.go, Kubernetes 1.36.

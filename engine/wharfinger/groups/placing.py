@@ -181,12 +181,12 @@ class _Search:
         bounds = yield from self._bounds(candidates)
         self._proven = True
         quality = self._quality(candidates)
-        crowd = [self._pods_of_others(domain) for domain in candidates]
+        pods_of_others = [self._pods_of_others(domain) for domain in candidates]
         there = np.bincount(np.array(self._placed_rows(), np.intp), minlength=snapshot.n_nodes)
         own = [int(there[domain.rows].sum()) for domain in candidates]
         order = sorted(
             range(len(candidates)),
-            key=lambda number: (-bounds[number], -own[number], crowd[number], -quality[number], str(candidates[number])),
+            key=lambda number: (-bounds[number], -own[number], pods_of_others[number], -quality[number], str(candidates[number])),
         )
         best: DomainPlacement | None = None
         failed = False
@@ -377,7 +377,7 @@ def pods_of_other_groups(chain: Chain, snapshot: Snapshot, group: Group) -> Call
         by_domain = np.append(selection.by_domain(key), 0.0)
         counts.append((ids.copy(), by_domain.copy()))
 
-    def crowd(domain: Domain) -> float:
+    def pods_of_others(domain: Domain) -> float:
         return float(sum(by_domain[np.unique(ids[domain.rows])].sum() for ids, by_domain in counts))
 
-    return crowd
+    return pods_of_others

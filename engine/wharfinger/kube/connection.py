@@ -1,8 +1,8 @@
 """The connection to an API server: bytes in, bytes out, and whether the server answers.
 
 Requests share a bounded pool of connections. Watches, which hold theirs for minutes, have connections of their own, so they never delay a
-binding. Writes go over lean connections that do nothing else (`exchange`), reads over aiohttp. Answers are raw bytes: the caller decodes
-them straight into the structs of the model.
+binding. Writes go over lean connections that do nothing else (`http_connections`), reads over aiohttp. Answers are raw bytes: the caller
+decodes them straight into the structs of the model.
 
 Every response counts as contact, also an error, unless it is a failure of the server (5xx), which proxies return for absent servers.
 Watches may be silent for minutes, so a process without a response for a while requests the version.
@@ -28,7 +28,7 @@ from yarl import URL
 from wharfinger.emit import Emit, ignore
 from wharfinger.kube import api_errors
 from wharfinger.kube.credentials import Credentials
-from wharfinger.kube.exchange import Condition, Exchanges, enable_keepalive, no_condition
+from wharfinger.kube.http_connections import Condition, HttpConnections, enable_keepalive, no_condition
 
 if TYPE_CHECKING:
     from wharfinger.framework.ports import Clock
@@ -39,7 +39,7 @@ CHECK_AFTER_SECONDS = 5.0
 """Seconds without an answer after which the version is requested; also the timeout of that request."""
 
 
-class Contact:
+class ServerContact:
     """The time of the last answer of the API server, and the failure of the requests since."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -55,23 +55,23 @@ class Contact:
             self._failure = failure or f"HTTP status {status}"
 
     @property
-    def silence(self) -> float:
+    def seconds_since_answer(self) -> float:
         """Seconds since the last answer."""
         return self._monotonic() - self._answered_at
 
     @property
     def unreachable_reason(self) -> str | None:
         """The reason why the server counts as unreachable; None while it is reachable."""
-        if self.silence < UNREACHABLE_AFTER:
+        if self.seconds_since_answer < UNREACHABLE_AFTER:
             return None
-        return f"no answer for {self.silence:.0f} s{self._failure and ': '}{self._failure}"
+        return f"no answer for {self.seconds_since_answer:.0f} s{self._failure and ': '}{self._failure}"
 
 
 async def keep_checking_server(connection: Connection, clock: Clock) -> None:
     """Requests the version whenever no other request was answered recently; never returns."""
     while True:
-        await clock.sleep(max(CHECK_AFTER_SECONDS - connection.contact.silence, 1.0))
-        if connection.contact.silence >= CHECK_AFTER_SECONDS:
+        await clock.sleep(max(CHECK_AFTER_SECONDS - connection.contact.seconds_since_answer, 1.0))
+        if connection.contact.seconds_since_answer >= CHECK_AFTER_SECONDS:
             try:
                 await connection.request("GET", "/version", timeout=CHECK_AFTER_SECONDS, urgent=True)
             except api_errors.ApiError:
@@ -151,10 +151,10 @@ class Connection:
         self.credentials = credentials
         self.limits = limits or Limits()
         self._emit = emit
-        self.contact = Contact()
+        self.contact = ServerContact()
         self._user_agent = user_agent
         self._slots = asyncio.Semaphore(self.limits.connections)
-        self._writes: Exchanges | None = None
+        self._writes: HttpConnections | None = None
         self._requests: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
         self._sockets: WeakSet[socket.socket] = WeakSet()
@@ -233,7 +233,7 @@ class Connection:
             if status and isinstance(error, TimeoutError):
                 raise api_errors.SilentWatch(f"GET {path}: the watch has sent nothing for {self.limits.watch_silence:g} s") from error
             self._reload_if_untrusted(error)
-            raise self._lost(_unreachable("GET", path, error)) from error
+            raise self._recorded_failure(_unreachable("GET", path, error)) from error
         except api_errors.Unauthorized:
             await self.credentials.renew(authorization)
             raise
@@ -262,7 +262,7 @@ class Connection:
                 status, content, retry_after = answer.status, answer.content, answer.retry_after
         except _BROKEN as error:
             self._reload_if_untrusted(error)
-            raise self._lost(_unreachable(request.method, request.path, error)) from error
+            raise self._recorded_failure(_unreachable(request.method, request.path, error)) from error
         finally:
             self._emit(RequestAnswered(request.method, status, time.monotonic() - began))
         self.contact.record(status)
@@ -271,7 +271,7 @@ class Connection:
             raise api_errors.of_answer(status, content, retry_after)
         return content
 
-    def _lost(self, error: api_errors.Unreachable) -> api_errors.Unreachable:
+    def _recorded_failure(self, error: api_errors.Unreachable) -> api_errors.Unreachable:
         """The error, recorded as a lost contact."""
         self.contact.record(0, str(error))
         return error
@@ -316,10 +316,12 @@ class Connection:
     def _url(self, path: str) -> URL:
         return URL(self.credentials.server + path, encoded=True)  # names of Kubernetes need no quoting
 
-    def _exchanges(self) -> Exchanges | None:
+    def _exchanges(self) -> HttpConnections | None:
         """The connections for writes; None behind a proxy, where aiohttp writes too."""
         given, head = self.credentials, f"Accept: {JSON}\r\nUser-Agent: {self._user_agent}\r\n"
-        return None if given.proxy else Exchanges(given.server, lambda: given.tls, given.server_name, self.limits.connect_timeout, head)
+        return (
+            None if given.proxy else HttpConnections(given.server, lambda: given.tls, given.server_name, self.limits.connect_timeout, head)
+        )
 
     def _session(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, keepalive_timeout=60, socket_factory=self._socket)

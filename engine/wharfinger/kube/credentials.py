@@ -216,7 +216,7 @@ class Credentials:
             self._load_tls()
 
     def _read_plain_file(self) -> None:
-        """Takes over the kubeconfig as it is now, if it names the same server: connections are kept by server."""
+        """Reads the kubeconfig again and uses it if it names the same server: connections are kept by server."""
         found = plain_access(self._path or "", self._context)
         if found is not None and found.host == self.configuration.host:
             _refuse_unusable_values(self.server, _header_of(found))

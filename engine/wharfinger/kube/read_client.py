@@ -1,6 +1,6 @@
 """A client for commands that read a cluster once and end. They need no watches; importing aiohttp would be a sixth of their CPU time.
 
-The requests go over the connections of writes (`exchange`). A list arrives in hundreds of pieces, which are joined once.
+The requests go over the connections of writes (`http_connections`). A list arrives in hundreds of pieces, which are joined once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from wharfinger.kube import api_errors
 from wharfinger.kube.credentials import Credentials
-from wharfinger.kube.exchange import Exchanges
+from wharfinger.kube.http_connections import HttpConnections
 
 JSON = "application/json"
 CONNECT_TIMEOUT = 5.0
@@ -25,11 +25,11 @@ class ReadClient:
         self.credentials = credentials
         self._seconds = seconds
         self._user_agent = user_agent
-        self._exchanges: Exchanges | None = None
+        self._exchanges: HttpConnections | None = None
 
     async def __aenter__(self) -> Self:
         given, head = self.credentials, f"Accept: {JSON}\r\nUser-Agent: {self._user_agent}\r\n"
-        self._exchanges = Exchanges(given.server, lambda: given.tls, given.server_name, CONNECT_TIMEOUT, head)
+        self._exchanges = HttpConnections(given.server, lambda: given.tls, given.server_name, CONNECT_TIMEOUT, head)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -288,14 +288,14 @@ async def captured(connection: Server, clock: Clock) -> Captured:
 
     UsageError if a required kind cannot be read; other kinds, and objects, that cannot be read are named in `word`.
     """
-    reading = _Reading(connection, clock)
+    reading = _SnapshotReading(connection, clock)
     taken_at = clock.now()
     for resource in SCHEDULING:
         await reading.read(resource)
     return Captured(objects=reading.objects, counts=reading.counts, word=snapshot_file.capture_at(taken_at, reading.not_read))
 
 
-class _Reading(Struct):
+class _SnapshotReading(Struct):
     connection: Server
     clock: Clock
     version: str = ""

@@ -104,14 +104,14 @@ class Questions:
         expansion = await self._thread.run_without_rest(_expanded, *await self._workload(meta, spec), cluster)
         _of_class(expansion.pods, cluster)
         if not self._checks.rights.trusted:
-            _reach_no_others(expansion.pods[:1])  # all are of one template
-            _drain_no_others(spec)
+            _refuse_affinity_to_others(expansion.pods[:1])  # all are of one template
+            _refuse_drain(spec)
         chain, note = self._chain(expansion.pods)
         if spec.policies is None:  # policies of other namespaces do not count, and the revision of all policies is not shown
             policies = [policy for policy in chain.policies if policy.authority.covers(meta.namespace)]
         else:
             policies = [await self._policy(each, meta.namespace) for each in spec.policies]
-            _one_of_each_name(policies)
+            _refuse_duplicate_names(policies)
         chain = with_policies(chain, policies)
         unknown = decode.unknown_template_fields(spec.template, "spec.template") if spec.template else ()
         return PreviewQuestion(
@@ -234,7 +234,7 @@ def _what_if(spec: PlacementPreviewSpec) -> WhatIf:
     return WhatIf(nodes=nodes, drain=spec.drain, capacity=bool(spec.capacity))
 
 
-def _drain_no_others(spec: PlacementPreviewSpec) -> None:
+def _refuse_drain(spec: PlacementPreviewSpec) -> None:
     """Raises UsageError for a drain: it would show the pods of other namespaces on the node, and of their priorities."""
     if spec.drain:
         raise UsageError(
@@ -242,7 +242,7 @@ def _drain_no_others(spec: PlacementPreviewSpec) -> None:
         )
 
 
-def _one_of_each_name(policies: Sequence[CompiledPolicy]) -> None:
+def _refuse_duplicate_names(policies: Sequence[CompiledPolicy]) -> None:
     """Raises UsageError for two policies of one name."""
     names = Counter(policy.name for policy in policies)
     twice = next((name for name, times in names.items() if times > 1), None)
@@ -250,7 +250,7 @@ def _one_of_each_name(policies: Sequence[CompiledPolicy]) -> None:
         raise UsageError(f'two of the policies to try are called "{twice}"; rename one of them')
 
 
-def _reach_no_others(pods: Sequence[objects.Pod]) -> None:
+def _refuse_affinity_to_others(pods: Sequence[objects.Pod]) -> None:
     """Raises UsageError for pods whose affinity looks at pods of other namespaces.
 
     The answer would show whether a pod there has a label, to users who may not create such pods: Kubernetes has a

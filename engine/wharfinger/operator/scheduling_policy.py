@@ -213,22 +213,22 @@ class KnownPods(Protocol):
         """A number that changes whenever a pod changes, comes or goes."""
 
 
-Census: TypeAlias = Mapping[str, Mapping[bytes, list[PodView]]]
+PodsByTemplate: TypeAlias = Mapping[str, Mapping[bytes, list[PodView]]]
 """Pods by namespace and template."""
 
 
-class PodCensus:
+class PodCounts:
     """The pods of the cluster by namespace and template, counted once for all policies; again in steps, with pauses, if pods change."""
 
     def __init__(self, pods: KnownPods, clock: Clock) -> None:
         self._pods = pods
         self._clock = clock
-        self._found: Census = {}
+        self._found: PodsByTemplate = {}
         self._paused_until = 0.0
         self.revision = -1
         """The revision of the pods that were counted."""
 
-    def taken(self) -> Generator[None, None, Census]:
+    def counts_in_steps(self) -> Generator[None, None, PodsByTemplate]:
         """A generator of steps that returns the pods, perhaps as they were before the last changes."""
         if self.revision != self._pods.pods_revision and self._clock.monotonic() >= self._paused_until:
             revision, counting = self._pods.pods_revision, TimedSteps(_by_template(list(self._pods.known_pods)), self._clock)
@@ -237,7 +237,7 @@ class PodCensus:
         return self._found
 
 
-def _by_template(pods: Sequence[PodView]) -> Generator[None, None, Census]:
+def _by_template(pods: Sequence[PodView]) -> Generator[None, None, PodsByTemplate]:
     found: dict[str, dict[bytes, list[PodView]]] = {}
     for number, pod in enumerate(pods):
         found.setdefault(pod.namespace, {}).setdefault(pod.template, []).append(pod)
@@ -273,7 +273,7 @@ class PolicyStatusReconciler:
         self._pods = pods
         self._clock = clock
         self._counted: dict[str, _Counted] = {}
-        self._census = PodCensus(pods, clock)
+        self._pod_counts = PodCounts(pods, clock)
 
     async def reconcile(self, key: str) -> float | None:
         """Seconds until the next reconcile; None if the policy is deleted."""
@@ -322,13 +322,13 @@ class PolicyStatusReconciler:
         if known is None or known.question != question:
             counting = TimedSteps(self._counting(held), self._clock)
             counts = await in_slices(counting.run(), self._clock)
-            question = (*question[:-1], self._census.revision)  # which may be an earlier one
+            question = (*question[:-1], self._pod_counts.revision)  # which may be an earlier one
             known = self._counted[key] = _Counted(question=question, counts=counts, took=counting.seconds)
         return known.counts
 
     def _counting(self, held: CompiledPolicy) -> Generator[None, None, dict[str, Any]]:
-        census = yield from self._census.taken()
-        matched, pod = yield from governed(held, census, self._checks.evaluation_context)
+        pods_by_template = yield from self._pod_counts.counts_in_steps()
+        matched, pod = yield from governed(held, pods_by_template, self._checks.evaluation_context)
         yield
         snapshot = self._checks.snapshot()
         counts: dict[str, Any] = {"matched": matched, "nodes": snapshot.n_nodes}
@@ -427,13 +427,15 @@ def _diagnostic(found: Finding) -> PolicyDiagnostic:
     )
 
 
-def governed(policy: CompiledPolicy, census: Census, at: EvaluationContext) -> Generator[None, None, tuple[int, PodView | None]]:
+def governed(
+    policy: CompiledPolicy, pods_by_template: PodsByTemplate, at: EvaluationContext
+) -> Generator[None, None, tuple[int, PodView | None]]:
     """A generator of steps that returns the number of pods that a policy governs, and one of the template that most of them have.
 
     It is evaluated once per template where that is enough, for pods that its authority covers.
     """
     total, most, typical = 0, 0, None
-    for namespace, templates in census.items():
+    for namespace, templates in pods_by_template.items():
         for pods in templates.values() if policy.authority.covers(namespace) else ():
             yield
             if policy.scope_varies:

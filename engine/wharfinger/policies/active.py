@@ -20,7 +20,7 @@ from wharfinger.framework.policy_status import Mode
 from wharfinger.framework.rules import pod_rules
 
 
-class Claim(Struct, frozen=True, kw_only=True):
+class ActivationRequest(Struct, frozen=True, kw_only=True):
     """A policy that is to decide in some profiles: with its candidate, or else with the version that held before.
 
     `place` orders claims (source, key); `since` is when it began to hold, perhaps before a restart; 0 for a new one.
@@ -40,14 +40,14 @@ class Claim(Struct, frozen=True, kw_only=True):
         return self.candidate.authority.namespace is not None, not goes_on, self.since, self.place
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class Activation(Struct, frozen=True, kw_only=True):
     """The version that holds for a claim, None for none, and why it is not the candidate ("" if it is)."""
 
     policy: CompiledPolicy | None
     conflict: str = ""
 
 
-class _Taken(Struct):
+class _Activated(Struct):
     """The versions that hold in one profile, as far as they have been chosen."""
 
     by_name: dict[tuple[bool, str], CompiledPolicy] = field(default_factory=dict)
@@ -70,13 +70,13 @@ class _Taken(Struct):
         return ""
 
 
-def choose(claims: Sequence[Claim]) -> list[Choice]:
+def choose(claims: Sequence[ActivationRequest]) -> list[Activation]:
     """The choice for each claim, in their order.
 
     A shadow policy is checked against the deciding policies, except the one of the same name.
     """
-    taken = {profile: _Taken() for claim in claims for profile in claim.profiles}
-    chosen: dict[tuple[int, str], Choice] = {}
+    taken = {profile: _Activated() for claim in claims for profile in claim.profiles}
+    chosen: dict[tuple[int, str], Activation] = {}
     for claim in sorted(claims, key=lambda claim: (claim.mode is Mode.SHADOW, *claim.precedence)):
         of_profiles = [taken[profile] for profile in sorted(claim.profiles)]
         choice = chosen[claim.place] = _choice(claim, of_profiles)
@@ -86,18 +86,18 @@ def choose(claims: Sequence[Claim]) -> list[Choice]:
     return [chosen[claim.place] for claim in claims]
 
 
-def _choice(claim: Claim, of_profiles: Sequence[_Taken]) -> Choice:
+def _choice(claim: ActivationRequest, of_profiles: Sequence[_Activated]) -> Activation:
     if claim.mode is Mode.OFF:
-        return Choice(policy=None)
+        return Activation(policy=None)
     conflict = _conflict(claim, claim.candidate, of_profiles)
     if not conflict:
-        return Choice(policy=claim.candidate)
+        return Activation(policy=claim.candidate)
     if claim.held is not None and claim.held is not claim.candidate and not _conflict(claim, claim.held, of_profiles):
-        return Choice(policy=claim.held, conflict=conflict)
-    return Choice(policy=None, conflict=conflict)
+        return Activation(policy=claim.held, conflict=conflict)
+    return Activation(policy=None, conflict=conflict)
 
 
-def _conflict(claim: Claim, policy: CompiledPolicy, of_profiles: Sequence[_Taken]) -> str:
+def _conflict(claim: ActivationRequest, policy: CompiledPolicy, of_profiles: Sequence[_Activated]) -> str:
     return next((sentence for there in of_profiles if (sentence := there.conflict(claim.mode, policy))), "")
 
 
@@ -115,7 +115,7 @@ class ActivePolicies(Struct, frozen=True, kw_only=True, dict=True):
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def activated(before: ActivePolicies, claims: Sequence[Claim], choices: Sequence[Choice]) -> ActivePolicies:
+def activated(before: ActivePolicies, claims: Sequence[ActivationRequest], choices: Sequence[Activation]) -> ActivePolicies:
     """The set of policies after a choice; chains that stay the same are the same objects as before."""
     chains = {}
     shadows = {}

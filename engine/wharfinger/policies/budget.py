@@ -222,7 +222,7 @@ class PolicyBudget:
         return bool(found)
 
     def measured(self, call_timer: PolicyTimer) -> None:
-        """Take in a timer that has begun, has come to the next part of the decision, or has ended.
+        """Record the times of a timer that has begun, has reached the next part of the decision, or has ended.
 
         A search for a group may ask for the scores steps later.
         """

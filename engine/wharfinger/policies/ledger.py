@@ -14,7 +14,7 @@ from wharfinger.framework.policy_status import Finding, FormerText, Mode, Policy
 from wharfinger.language.files import NO_POLICIES_MARKER
 from wharfinger.language.load import TextSet
 from wharfinger.language.semantics.authority import TenantRights
-from wharfinger.policies.active import Choice
+from wharfinger.policies.active import Activation
 from wharfinger.policies.candidate import Outcome, Version, digest
 from wharfinger.policies.last_known_good import LastKnownGood, Record, latest
 
@@ -56,7 +56,7 @@ class Entry(Struct, eq=False, kw_only=True):
         return any(digest(texts.get(name)) != known for name, known in self.outcome.needs.items())
 
     def take_outcome(self, outcome: Outcome, now: float) -> None:
-        """Take over the outcome of building the text."""
+        """Set the outcome of building the text."""
         self.outcome = outcome
         self.attempted = now
         self.newly = True
@@ -86,8 +86,8 @@ class Entry(Struct, eq=False, kw_only=True):
         before, self.announced = self.announced, (status.state, status.revision)
         return before is not None and before != self.announced
 
-    def hold(self, choice: Choice, now: float) -> None:
-        """Let a choice hold from now on; `stored` has then served its purpose."""
+    def hold(self, choice: Activation, now: float) -> None:
+        """Set the version in force; `stored` is not needed any more."""
         before = None if self.held is None else self.held.policy
         self.conflict = choice.conflict
         if self.mode is Mode.OFF or (self.candidate is not None and choice.policy is self.candidate.policy):

@@ -357,7 +357,7 @@ class Scenario:
             found += (named or [each for each in of_driver if not each.taken])[: int(count)]
         return found
 
-    def _got(self, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+    def _newly_allocated(self, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """The names of the devices of a node that have less free than in an earlier snapshot."""
         before, now = snapshot.devices.on(row), self._state.snapshot().devices.on(row)
         return tuple(old.name for old, new in zip(before, now, strict=True) if old != new)
@@ -404,7 +404,7 @@ class Scenario:
                 if self._state.objects.get(objects.ResourceClaim, each.claim.metadata.name, each.claim.metadata.namespace):
                     self._state.put(with_allocation(each.claim, each.allocation))
             if asks and decision.row is not None:
-                attempt = replace(attempt, devices=self._got(snapshot, decision.row))
+                attempt = replace(attempt, devices=self._newly_allocated(snapshot, decision.row))
         self.attempts[name] = self.last = attempt
 
     def _place_group(self, name: str) -> None:

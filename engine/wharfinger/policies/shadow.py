@@ -119,7 +119,7 @@ class Shadows:
         self.reports: Mapping[str, ShadowReport] = {}
 
     def adopt(self, active: ActivePolicies) -> None:
-        """Take over the shadow policies of a set. A policy whose revision has not changed keeps its counts."""
+        """Set the shadow policies. A policy whose revision has not changed keeps its counts."""
         known = {(profile, found.policy.name): found for profile, shadows in self._by_profile.items() for found in shadows}
         reports: dict[str, ShadowReport] = {}
         self._by_profile = {}

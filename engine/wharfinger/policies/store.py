@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.event_loop import BuildThread, free_one_by_one, until
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, PolicyText, SourceStatus
-from wharfinger.policies.active import ActivePolicies, Choice, Claim, activated, choose
+from wharfinger.policies.active import Activation, ActivationRequest, ActivePolicies, activated, choose
 from wharfinger.policies.candidate import Outcome, build, tried
 from wharfinger.policies.ledger import ConfiguredSource, Job, Ledger, Offer, Records
 from wharfinger.policies.namespace_turns import NamespaceTurns
@@ -161,7 +161,7 @@ class PolicyStore:
             self.all_sources_known.set()
 
     def connect(self, scheduling: Scheduling) -> None:
-        """Let the policies decide in a scheduler; called once, before `run`. The present set is adopted at once."""
+        """Connect the scheduler that the policies decide in; called once, before `run`. It adopts the present set at once."""
         if self._scheduling is not _NO_SCHEDULING:
             raise RuntimeError("the policies of a store decide in one scheduler")
         self._scheduling = scheduling
@@ -191,7 +191,7 @@ class PolicyStore:
         self._offered.set()
 
     def mark_unreadable(self, source: str, why: str) -> None:
-        """Note that a source cannot be read; its former texts stay. Returns at once."""
+        """Mark a source as unreadable; its former texts stay. Returns at once."""
         self._pending[source] = Offer(texts=None, why=why)
         self._offered.set()
 
@@ -379,9 +379,9 @@ class PolicyStore:
         for error in await self.build_thread.run_without_rest(self._records.write, list(self._ledger), removed):
             self._emit(Failed("policies", error))
 
-    def _claim(self, entry: Entry) -> Claim:
+    def _claim(self, entry: Entry) -> ActivationRequest:
         assert entry.candidate is not None  # noqa: S101 — asked by the caller
-        return Claim(
+        return ActivationRequest(
             place=entry.place,
             mode=entry.mode,
             profiles=self._ledger.configured[entry.source].profiles,
@@ -390,7 +390,7 @@ class PolicyStore:
             since=entry.stored.since if entry.stored is not None else entry.since or 0.0,
         )
 
-    def _adopt_choices(self, entries: Sequence[Entry], choices: Sequence[Choice]) -> None:
+    def _adopt_choices(self, entries: Sequence[Entry], choices: Sequence[Activation]) -> None:
         now = self._clock.now()
         for entry, choice in zip(entries, choices, strict=True):
             entry.hold(choice, now)
@@ -429,7 +429,7 @@ def _tried(policies: Sequence[tuple[CompiledPolicy, str]], sample: Sample) -> li
     return [tried(policy, sample, name) for policy, name in policies]
 
 
-def _chosen(before: ActivePolicies, claims: Sequence[Claim]) -> tuple[list[Choice], ActivePolicies]:
+def _chosen(before: ActivePolicies, claims: Sequence[ActivationRequest]) -> tuple[list[Activation], ActivePolicies]:
     choices = choose(claims)
     active = activated(before, claims, choices)
     _ = active.revision  # computed here, in the thread

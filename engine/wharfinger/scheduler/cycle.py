@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.preemption import Preemptor
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
-    from wharfinger.scheduler.status import Failures
+    from wharfinger.scheduler.status import FailureHandler
 
 AT_ONCE_SECONDS = 0.02
 """Seconds of CPU time of counting placed pods without steps, so that the cluster does not change between most pods and their decisions."""
@@ -94,7 +94,7 @@ class SchedulingCycle:
         cluster: LiveCluster,
         queue: SchedulingQueue,
         binding: BindingCycle,
-        failures: Failures,
+        failures: FailureHandler,
         preemptor: Preemptor,
         budget: PolicyBudget,
     ) -> None:

@@ -24,7 +24,7 @@ from wharfinger.groups.results import result_of
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
 from wharfinger.policies.budget import SUSPENDED, Key
 from wharfinger.scheduler import status
-from wharfinger.scheduler.binding.together import DELETED, STOPPED, BindTogether
+from wharfinger.scheduler.binding.group_binding import DELETED, STOPPED, GroupBinding
 from wharfinger.scheduler.cycle import STEPS_IN_ORDER, StepsAhead
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
 from wharfinger.scheduler.group_search import MEMBERS_PER_STEP, GroupSearch, Reservations, in_one_step, is_small
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.profiles import Profile
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
-    from wharfinger.scheduler.status import Failures, GroupStatus
+    from wharfinger.scheduler.status import FailureHandler, GroupStatus
 
 MAX_SEARCHES = 3
 """Searches in one attempt: other pods may take the nodes that a search in slices finds."""
@@ -92,7 +92,7 @@ class GroupCycle:
         cluster: LiveCluster,
         queue: SchedulingQueue,
         binding: BindingCycle,
-        failures: Failures,
+        failures: FailureHandler,
         budget: PolicyBudget,
         *,
         status: GroupStatus,
@@ -168,7 +168,7 @@ class GroupCycle:
             self._groups.wait_for_event(entry)
             return
         there = self._groups.index.members(entry.key)
-        if any(pod.node_name and self._binding.gives_back(pod.uid) for pod in there):
+        if any(pod.node_name and self._binding.will_be_released(pod.uid) for pod in there):
             self._groups.fail(entry)  # one that still prepares is assumed, but will not be bound: it must not count as placed
             return
         self._leave_out(entry)
@@ -359,9 +359,11 @@ class GroupCycle:
         together = self._binding.waiting(pod.uid for pod in attempt.group.placed)
         if together is None:
             required = {level.key: answer.domains[level.key] for level in terms.levels if level.required}
-            misfit = partial(self._binding.misfit, since=since, domains=required)
+            misfit_reason = partial(self._binding.misfit_reason, since=since, domains=required)
             needed = min(attempt.group.needed, len(placements))
-            together = BindTogether(key, names, needed, terms.timeout, self._clock, give_back=self._binding.give_back, misfit=misfit)
+            together = GroupBinding(
+                key, names, needed, terms.timeout, self._clock, release=self._binding.release, misfit_reason=misfit_reason
+            )
         else:
             together.join(names)
         yield from self._start_bindings(attempt, placements, together)
@@ -372,7 +374,7 @@ class GroupCycle:
             if number % MEMBERS_PER_STEP == MEMBERS_PER_STEP - 1:
                 yield
         if together.failure:
-            self._given_back(attempt, together.failure)
+            self._released(attempt, together.failure)
             return
         self._groups.decided(entry, rejectors)
         result = result_of(attempt.group, answer)
@@ -380,8 +382,8 @@ class GroupCycle:
         self._ended(attempt, "scheduled", result.message, answer)
         yield from self._report(attempt, [attempt.members[pod.uid] for pod in answer.left], result.of_member, rejectors)
 
-    def _start_bindings(self, attempt: _Attempt, placements: Mapping[str, Placement], together: BindTogether) -> Steps:
-        """Let the binding cycle bind the members of a reserved placement.
+    def _start_bindings(self, attempt: _Attempt, placements: Mapping[str, Placement], together: GroupBinding) -> Steps:
+        """Start the binding cycle for the members of a reserved placement.
 
         Those that are deleted meanwhile are undone; so are the others that are left if this generator is closed.
         """
@@ -403,7 +405,7 @@ class GroupCycle:
                 self._binding.undo(attempt.members[uid], placement)
                 together.lost(uid, why)
 
-    def _given_back(self, attempt: _Attempt, why: str) -> None:
+    def _released(self, attempt: _Attempt, why: str) -> None:
         """End an attempt with too few members left before their bindings; the binding cycle releases the other members."""
         if attempt.entry.stale:
             self._groups.put_back(attempt.entry)
@@ -430,7 +432,7 @@ class GroupCycle:
 
     def _forget(self, attempt: _Attempt, nodes: Mapping[str, str]) -> None:
         for uid in reversed(list(nodes)):
-            self._binding.claims.give_back(attempt.members[uid].pod)
+            self._binding.claims.release(attempt.members[uid].pod)
             self._cluster.state.forget(attempt.members[uid].pod)
         self._freed(attempt, nodes)
 
@@ -506,7 +508,7 @@ class GroupCycle:
         group, snapshot = attempt.group, self._cluster.snapshot()
         if (hopeless := no_victims(group, snapshot)) is not None:
             return hopeless
-        others = tuple(self._groups.index.taken_whole())
+        others = tuple(self._groups.index.disrupted_as_whole())
         started = self._clock.monotonic()
         self._emit(self._begun(attempt, others))
         found = yield from self._keeping_order(self._until_held(attempt, self._search.preempting(attempt.profile, group, others)))
@@ -540,7 +542,7 @@ class GroupCycle:
                 self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
 
     def _rejected(self, attempt: _Attempt, message: str, rejectors: frozenset[Plugin], nominated: Mapping[str, str] | None = None) -> Steps:
-        """Let the group wait for an event that may help; its members are nominated as they are, or to the nodes of `nominated`."""
+        """Queue the group as unschedulable. Nominations of members stay, or are set to the nodes of `nominated`."""
         members = list(attempt.members.values())
         self._groups.reject(attempt.entry, rejectors)
         self._status.unschedulable(attempt.group, message)
@@ -593,7 +595,7 @@ class GroupCycle:
         profile, found = attempt.profile, set[Plugin]()
         kinds = list({pod.template: pod for pod in pods}.values())
         for pod in kinds[:MAX_KINDS]:
-            found |= hints.concerning(profile.decider.filtering(self._cluster.snapshot(), pod))
+            found |= hints.applying_plugins(profile.decider.filtering(self._cluster.snapshot(), pod))
             yield
         snapshot = self._cluster.snapshot()
         for pod in kinds[MAX_KINDS:]:

@@ -194,9 +194,9 @@ class GroupSearch:
         finally:
             if not complete:
                 for pod in reversed(assumed):
-                    devices.give_back(pod)
+                    devices.release(pod)
                     state.forget(pod)
-            if (taken := state.objects.followed(Allocations)) is not None:
+            if (taken := state.objects.existing_follower(Allocations)) is not None:
                 taken.end_sharing()
 
 

@@ -58,7 +58,7 @@ class IncompleteGroups:
                 yield
 
     def _waits(self, entry: QueuedGroup, member: QueuedPod, reason: str, before: dict[tuple[str, str], bool]) -> None:
-        """Note that a member waits, and record the event if it did in the round before and has none yet."""
+        """Record that a member waits, and its event if it waited in the round before and has none yet."""
         of_member, of_group = (member.uid, reason), (entry.uid, reason)
         group_told = before.get(of_group, False) or self._waiting.get(of_group, False)
         if before.get(of_member) is False:

@@ -121,12 +121,12 @@ class DryRunSink:
         self._scheduler.synced(kind)
 
     def assume_deleted(self, pod: PodView) -> None:
-        """Let a pod count as deleted from now on."""
+        """Treat a pod as deleted from now on."""
         self._deleted.add(pod.uid)
         self._scheduler.delete("Pod", pod.object)
 
     def assume_changed(self, kind: str, obj: Any) -> None:
-        """Let an object count as changed to this from now on."""
+        """Treat an object as changed to this one from now on."""
         self._changed_to[kind, objects.key_of(obj)] = obj
         self._scheduler.upsert(kind, obj)
 
@@ -164,14 +164,14 @@ class DryRunWriter:
         """Send nothing."""
 
     async def disrupt(self, victim: PodView, condition: Condition) -> None:  # noqa: ARG002 — the condition is not written
-        """Let the victim count as deleted."""
+        """Treat the victim as deleted."""
         self._sink.assume_deleted(victim)
 
     async def try_disrupt(self, victim: PodView, condition: Condition) -> None:
         """Send nothing."""
 
     async def annotate_claim(self, claim: objects.PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:  # noqa: ARG002 — as above
-        """Let the claim count as bound to a new volume."""
+        """Treat the claim as bound to a new volume."""
         metadata = objects.ObjectMeta(name=f"pvc-{claim.metadata.uid}")
         spec = objects.PersistentVolumeSpec(
             capacity=claim.spec.resources.requests,
@@ -181,7 +181,7 @@ class DryRunWriter:
         await self.reserve_volume(objects.PersistentVolume(metadata=metadata, spec=spec), claim)
 
     async def reserve_volume(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> None:
-        """Let the two count as bound to each other."""
+        """Treat the two as bound to each other."""
         owner = objects.ObjectReference(kind=_CLAIM, namespace=claim.metadata.namespace, name=claim.metadata.name, uid=claim.metadata.uid)
         self._sink.assume_changed(_VOLUME, replace(volume, spec=replace(volume.spec, claim_ref=owner)))
         done = {**claim.metadata.annotations, "pv.kubernetes.io/bind-completed": "yes"}
@@ -203,22 +203,22 @@ class DryRunClaimWriter:
         return made
 
     async def reserve(self, claim: objects.ResourceClaim, pod: PodView, allocation: objects.Allocation | None) -> objects.ResourceClaim:
-        """Let the claim count as allocated, and reserved for the pod."""
+        """Treat the claim as allocated, and as reserved for the pod."""
         written = with_reservation(claim if allocation is None else with_allocation(claim, allocation), pod)
         self._sink.assume_changed(_DEVICES, written)
         return written
 
     async def unreserve(self, claim: objects.ResourceClaim, pod: PodView) -> None:
-        """Let the claim count as not reserved for the pod."""
+        """Treat the claim as not reserved for the pod."""
         left = tuple(each for each in claim.status.reserved_for if each.uid != pod.object.metadata.uid)
         self._sink.assume_changed(_DEVICES, replace(claim, status=replace(claim.status, reserved_for=left)))
 
     async def deallocate(self, claim: objects.ResourceClaim) -> None:
-        """Let the claim count as not allocated."""
+        """Treat the claim as not allocated."""
         self._sink.assume_changed(_DEVICES, replace(claim, status=objects.ResourceClaimStatus()))
 
     async def delete(self, claim: objects.ResourceClaim) -> None:
-        """Let the claim count as deleted."""
+        """Treat the claim as deleted."""
         self._sink.delete(_DEVICES, claim)
 
     async def note_extended(

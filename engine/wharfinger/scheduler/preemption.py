@@ -56,7 +56,7 @@ class Preemptor:
         return uid in self._staying
 
     def leaving(self, uid: str) -> None:
-        """Note that a pod is deleted or terminating."""
+        """Handle a pod that is deleted or terminating."""
         self._evictions.pop(uid, None)
         for victims in self._staying.values():
             victims.discard(uid)

@@ -71,7 +71,7 @@ class Profile:
         return bool(self._former)
 
     def adopt(self, chain: Chain) -> None:
-        """Let this chain decide from now on. It has the plugins of the former one, and other policies."""
+        """Decide by this chain from now on. It has the plugins of the former one, and other policies."""
         self._former.append(self.decider)
         self._use(chain)
 

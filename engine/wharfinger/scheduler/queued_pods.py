@@ -137,7 +137,7 @@ class QueuedGroup(QueuedPod, eq=False, kw_only=True):
         return True
 
     def replace(self, members: dict[str, QueuedPod]) -> None:
-        """Let exactly these members wait."""
+        """Set the waiting members to exactly these."""
         self.members = members
         self.known_templates = self.known_leader = None
 
@@ -238,10 +238,10 @@ class InFlight:
         return len(self._changes)
 
     def begin(self, uid: str) -> None:
-        """Note that an attempt at placing the pod begins."""
+        """Record that an attempt to place the pod begins."""
         self._since[uid] = self._dropped + len(self._changes)
 
-    def happened(self, change: Change) -> None:
+    def record_change(self, change: Change) -> None:
         """Keep a change if a pod is in flight."""
         if self._since:
             self._changes.append(change)
@@ -249,16 +249,16 @@ class InFlight:
                 self._changes.popleft()
                 self._dropped += 1
 
-    def has_lost(self, uid: str) -> bool:
+    def has_overflowed(self, uid: str) -> bool:
         """True if there were more changes since the attempt began than are kept."""
         return self._since[uid] < self._dropped
 
-    def missed(self, uid: str) -> Iterator[Change]:
+    def changes_since_begin(self, uid: str) -> Iterator[Change]:
         """The changes since the attempt began, as far as they are kept; read them before the next change."""
         return islice(self._changes, max(0, self._since[uid] - self._dropped), None)
 
     def end(self, uid: str) -> None:
-        """Note that the attempt has ended; changes that no other pod has missed are dropped."""
+        """Record that the attempt has ended; changes that no other pod in flight needs are dropped."""
         del self._since[uid]
         if not self._since:
             self._dropped += len(self._changes)

@@ -26,16 +26,16 @@ from wharfinger.policies.budget import BudgetSettings, PolicyBudget
 from wharfinger.scheduler.binding.cycle import BindingCycle
 from wharfinger.scheduler.binding.permits import Permits
 from wharfinger.scheduler.cycle import SchedulingCycle
-from wharfinger.scheduler.feed import ClusterFeed, Measurements
+from wharfinger.scheduler.event_handlers import EventHandlers, MetricSamples
 from wharfinger.scheduler.group_cycle import GroupCycle
 from wharfinger.scheduler.incomplete_groups import IncompleteGroups
 from wharfinger.scheduler.ports import LiveCluster, Ports
 from wharfinger.scheduler.preemption import Preemptor
 from wharfinger.scheduler.profiles import Profiles
-from wharfinger.scheduler.queue.places import QueueSettings
 from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
+from wharfinger.scheduler.queue.sub_queues import QueueSettings
 from wharfinger.scheduler.queued_pods import QueuedGroup
-from wharfinger.scheduler.status import Failures, GroupStatus, StatusWrites, assigned, bound_recently
+from wharfinger.scheduler.status import FailureHandler, GroupStatus, StatusWrites, assigned, bound_recently
 
 if TYPE_CHECKING:
     from wharfinger.errors import PluginFault
@@ -116,7 +116,7 @@ class Scheduler:
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.most_writes)
         self._group_status = GroupStatus(self._cluster, binding=lambda: bool(self.n_binding))
         self._permits = permits = Permits(self._cluster)
-        self._failures = failures = Failures(self._cluster, self.queue, self._writes)
+        self._failures = failures = FailureHandler(self._cluster, self.queue, self._writes)
         self._binding = BindingCycle(
             self._cluster, queue=self.queue, writes=self._writes, failures=failures, permits=permits, most=self.settings.most_binds
         )
@@ -126,7 +126,7 @@ class Scheduler:
             self._cluster, self.queue, self._binding, failures, self.budget, status=self._group_status, preemptor=self._preemptor
         )
         self._incomplete_groups = IncompleteGroups(ports, self.queue.groups, self._group_status)
-        self._feed = ClusterFeed(
+        self._feed = EventHandlers(
             state=self.state,
             queue=self.queue,
             profiles=self.profiles,
@@ -142,7 +142,7 @@ class Scheduler:
             plugin.follow(self.state.objects)
         if any(profile.grouping or profile.reads_sizes for profile in self.profiles):
             self._regroup()
-        self.measurements = Measurements(self._cluster, self.queue, self._wake.set)
+        self.measurements = MetricSamples(self._cluster, self.queue, self._wake.set)
 
     @property
     def sink(self) -> ClusterSink:
@@ -366,7 +366,7 @@ class Scheduler:
             yield
 
     def _relabelled(self, namespace: str) -> None:
-        """Note that a namespace has other labels, if groups depend on them."""
+        """Record that the labels of a namespace have changed, if groups depend on them."""
         if any(policy.groups_read_namespaces for profile in self.profiles for policy in profile.grouping):
             self._namespaces.add(namespace)
 

@@ -178,7 +178,7 @@ def _condition_of(pod: PodView) -> Condition | None:
     return None
 
 
-class Failures:
+class FailureHandler:
     """Handles failed attempts: puts the pod back into the queue, writes its condition, records an event."""
 
     def __init__(self, cluster: LiveCluster, queue: SchedulingQueue, writes: StatusWrites) -> None:
@@ -189,7 +189,7 @@ class Failures:
     def unschedulable(
         self, queued: QueuedPod, rejectors: frozenset[Plugin], decided: DecisionSummary, *, message: str = "", nominated: str | None = None
     ) -> None:
-        """Let the pod wait for an event that may help. `nominated`: the node to write into its status ("" for none, None as it is)."""
+        """Queue the pod as unschedulable. `nominated`: the node to write into its status ("" for none, None as it is)."""
         self._queue.reject(queued, rejectors)
         message = message or decided.message
         self.report(queued, result="unschedulable", reason=UNSCHEDULABLE, decided=decided, message=message, nominated=nominated)
@@ -202,7 +202,7 @@ class Failures:
         may_be_bound = isinstance(error, BindFailed) and (error.unknown or error.bound)
         self.report(queued, result="error", reason=SCHEDULER_ERROR, decided=decided, message=message, with_condition=not may_be_bound)
 
-    def given_back(self, queued: QueuedPod, message: str, decided: DecisionSummary) -> None:
+    def released(self, queued: QueuedPod, message: str, decided: DecisionSummary) -> None:
         """Try a pod again after the error backoff whose group could not be bound."""
         self._queue.fail(queued)
         self.report(queued, result="unschedulable", reason=UNSCHEDULABLE, decided=decided, message=message)

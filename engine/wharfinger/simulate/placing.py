@@ -140,7 +140,7 @@ class World(Protocol):
         """Count a pod on a node, with its claims bound there, and devices taken for `claims`."""
 
     def leave(self, pod: PodView) -> None:
-        """Let a placed pod leave its node."""
+        """Remove a placed pod from its node."""
 
 
 class Direct(Struct):
@@ -159,7 +159,7 @@ class Direct(Struct):
         self.state.assume(pod, node)
 
     def leave(self, pod: PodView) -> None:
-        """Let a placed pod leave its node, and give back its devices."""
+        """Remove a placed pod from its node, and release its devices."""
         if self.state.remove_pod(pod):
             device_claims.give_back_claims(self.state, pod)
 

@@ -68,8 +68,8 @@ class _Window(Struct):
     """Counts of one kind of error since `began`."""
 
     began: float
-    let_through: int = 0
-    held_back: int = 0
+    logged: int = 0
+    suppressed: int = 0
 
 
 MAX_EQUAL_ERRORS = 5
@@ -84,7 +84,7 @@ class RepeatedErrors:
         self._monotonic = monotonic
         self._windows: OrderedDict[Kind, _Window] = OrderedDict()
         self._next_end = 0.0
-        self.held_back = 0
+        self.suppressed = 0
 
     def admits(self, kind: Kind) -> bool:
         """True if this error of its kind is logged."""
@@ -93,11 +93,11 @@ class RepeatedErrors:
             if len(self._windows) >= MAX_KINDS:
                 self._windows.popitem(last=False)
             window = self._windows[kind] = _Window(self._monotonic())
-        if window.let_through < MAX_EQUAL_ERRORS:
-            window.let_through += 1
+        if window.logged < MAX_EQUAL_ERRORS:
+            window.logged += 1
             return True
-        window.held_back += 1
-        self.held_back += 1
+        window.suppressed += 1
+        self.suppressed += 1
         return False
 
     def ended(self, *, all_of_them: bool = False) -> Iterator[tuple[Kind, int]]:
@@ -109,8 +109,8 @@ class RepeatedErrors:
         for kind, window in list(self._windows.items()):
             if all_of_them or now - window.began >= EQUAL_ERRORS_SECONDS:
                 del self._windows[kind]
-                if window.held_back:
-                    yield kind, window.held_back
+                if window.suppressed:
+                    yield kind, window.suppressed
 
 
 MAX_ATTEMPTS_LABEL = 15
@@ -159,7 +159,7 @@ class SchedulingTelemetry:
             PodsFlushed: self._pods_flushed,
             Failed: self._failed,
         }
-        metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("repeated",): self._repeats.held_back})
+        metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("repeated",): self._repeats.suppressed})
 
     def _attempted(self, attempt: AttemptEnded) -> None:
         """Counts an attempt and writes its line."""
@@ -173,7 +173,7 @@ class SchedulingTelemetry:
             self._log.warning("attempt", **line_of(attempt))
         elif self._logs_attempts:
             self._log.info("attempt", **line_of(attempt))
-        self._log_held_back()
+        self._log_suppressed()
 
     def _group_attempted(self, attempt: GroupAttemptEnded) -> None:
         """Counts an attempt to place a group and writes its line."""
@@ -204,7 +204,7 @@ class SchedulingTelemetry:
         if isinstance(error, PluginFault):
             self._plugin_faults(error.plugin, error.method).inc()
         kind = type(error).__name__
-        self._log_held_back()
+        self._log_suppressed()
         if self._repeats.admits((place, kind)):
             self._log_failure(where, place, kind, error)
 
@@ -218,7 +218,7 @@ class SchedulingTelemetry:
 
     def close(self) -> None:
         """Logs the counts of all errors that were not logged."""
-        self._log_held_back(all_of_it=True)
+        self._log_suppressed(all_of_it=True)
 
     def _stages(self, attempt: AttemptEnded) -> None:
         *_, last = ("", *attempt.stages)  # the attempt has the result of its last stage
@@ -245,7 +245,7 @@ class SchedulingTelemetry:
         else:
             self._log.error("failed", **fields, exc_info=error)
 
-    def _log_held_back(self, *, all_of_it: bool = False) -> None:
+    def _log_suppressed(self, *, all_of_it: bool = False) -> None:
         for (place, kind), lines in self._repeats.ended(all_of_them=all_of_it):
             self._log.warning("errors suppressed", place=place, kind=kind, lines=lines)
 

@@ -107,14 +107,14 @@ Overloaded or DeadlineExceeded without a verdict. It is cancelled when it takes 
 
 
 class Callers(Struct, frozen=True, kw_only=True):
-    """Allowed callers: those whose verified certificate has one of `names` (empty: any name); with `anybody`, all callers."""
+    """Allowed callers: those whose verified certificate has one of `names` (empty: any name); with `anyone`, all callers."""
 
     names: frozenset[str] = frozenset()
-    anybody: bool = False
+    anyone: bool = False
 
     def admits(self, name: str | None) -> bool:
         """True if a caller may ask whose certificate has this name (None: a caller without one)."""
-        return self.anybody or (name is not None and (not self.names or name in self.names))
+        return self.anyone or (name is not None and (not self.names or name in self.names))
 
 
 class AdmissionLimits(Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class Admission(Struct):
             return self._failure(
                 "forbidden", 403, "only the API server has access: with a client certificate of a name that the settings allow"
             )
-        address = "" if not self.callers.anybody or request.client is None else request.client.host
+        address = "" if not self.callers.anyone or request.client is None else request.client.host
         try:
             with self._admitted(address):
                 async with asyncio.timeout(self._timeout(request)):

@@ -45,7 +45,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import BuildThread, SystemClock
-from wharfinger.web.requests import Shared, is_local_request, remote_refusal
+from wharfinger.web.requests import SharedAnswers, is_local_request, remote_refusal
 from wharfinger.web.server import STOPPING
 
 Check = Callable[[], "str | Awaitable[str | None] | None"]
@@ -161,7 +161,7 @@ def route(registry: CollectorRegistry) -> Route:
 
     The values are read on the event loop, and encoded in a thread.
     """
-    shared: Shared[tuple[bytes, bool]] = Shared()
+    shared: SharedAnswers[tuple[bytes, bool]] = SharedAnswers()
     thread = BuildThread(SystemClock())
 
     async def metrics(request: Request) -> Response:

@@ -162,7 +162,7 @@ class RateLimited:
         await self._app(scope, receive, send)
 
 
-class Shared(Generic[Value]):
+class SharedAnswers(Generic[Value]):
     """Computes answers one at a time, with pauses; requests that wait for the same answer share it.
 
     A computation may take many steps of the event loop.

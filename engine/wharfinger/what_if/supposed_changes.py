@@ -103,7 +103,7 @@ class SupposedChanges:
         self._nodes.append(new)
 
     def leave(self, pod: PodView) -> None:
-        """Let a placed pod leave its node, and give back its devices."""
+        """Remove a placed pod from its node, and release its devices."""
         if self.state.remove_pod(pod):
             if self._placed.pop(pod.uid, None) is None:
                 self._left.append(pod)

@@ -8,7 +8,7 @@ import pytest
 from tests.in_memory import InMemoryCluster, ManualClock
 from tests.unit.scheduler.running import pod, running
 from tests.unit.scheduler.test_groups_live import RACK, gang, member, members, racks
-from wharfinger.daemon.live_board import groups
+from wharfinger.daemon.live_page import groups
 from wharfinger.daemon.node_colors import NodeColorings
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.chain import assemble
@@ -17,7 +17,7 @@ from wharfinger.scheduler.live_answers import LiveExplanations
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.steps import at_once
-from wharfinger.web.ui.board import PodQuery
+from wharfinger.web.ui.page_content import PodQuery
 
 SMALL = [gang("small", 4, RACK), *members("small", 4)]
 BIG = [gang("big", 9, RACK), *members("big", 9)]

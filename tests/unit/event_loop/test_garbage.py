@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.in_memory import ManualClock
-from wharfinger import garbage
+from wharfinger import garbage_collection
 
 
 @asynccontextmanager
 async def collecting(idle=False, settled=None):
     """Garbage is collected in the background, by the clock that is given."""
     usual, clock = gc.get_threshold(), ManualClock()
-    task = asyncio.create_task(garbage.collect_when_idle(lambda: idle, clock, (settled or asyncio.Event()).wait))
+    task = asyncio.create_task(garbage_collection.collect_when_idle(lambda: idle, clock, (settled or asyncio.Event()).wait))
     await asyncio.sleep(0)
     yield clock
     task.cancel()
@@ -33,20 +33,20 @@ async def seconds(clock, n):
 @pytest.mark.parametrize(
     ("grown", "idle", "collected"),
     [
-        (garbage.IDLE_COLLECTION_THRESHOLD // 2, True, 0),
-        (garbage.IDLE_COLLECTION_THRESHOLD * 2, True, 2),
-        (garbage.FORCED_COLLECTION_THRESHOLD // 2, False, 0),
-        (garbage.FORCED_COLLECTION_THRESHOLD * 2, False, 2),
+        (garbage_collection.IDLE_COLLECTION_THRESHOLD // 2, True, 0),
+        (garbage_collection.IDLE_COLLECTION_THRESHOLD * 2, True, 2),
+        (garbage_collection.FORCED_COLLECTION_THRESHOLD // 2, False, 0),
+        (garbage_collection.FORCED_COLLECTION_THRESHOLD * 2, False, 2),
     ],
 )
 def test_a_full_collection_runs_when_idle_after_many_objects_or_in_any_case_after_very_many(monkeypatch, grown, idle, collected):
     done = []
-    monkeypatch.setattr(gc, "get_count", lambda: (0, grown // garbage.GENERATION_0_THRESHOLD, 0))
+    monkeypatch.setattr(gc, "get_count", lambda: (0, grown // garbage_collection.GENERATION_0_THRESHOLD, 0))
     monkeypatch.setattr(gc, "collect", lambda: done.append(grown))
 
     async def story():
         async with collecting(idle) as clock:
-            assert gc.get_threshold()[1:] == (garbage.NEVER, garbage.NEVER)
+            assert gc.get_threshold()[1:] == (garbage_collection.NEVER, garbage_collection.NEVER)
             await seconds(clock, 2)
             assert len(done) == collected
 

@@ -69,7 +69,7 @@ DEFAULT_WEIGHTS = {
 
 
 def test_default_weights_are_those_of_kubernetes():
-    weights = {link.name: link.weight for link in assemble().links if link.weight is not None}
+    weights = {entry.name: entry.weight for entry in assemble().entries if entry.weight is not None}
     assert DEFAULT_WEIGHTS.items() <= weights.items()
 
 

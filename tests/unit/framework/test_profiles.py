@@ -36,7 +36,7 @@ def weights(plugins):
     """The weights of the scores that count under a profile with these `plugins`."""
     built_in = {name for name in default_registry() if default_registry()[name].__module__.startswith("wharfinger.")}
     chain = assemble((), read({"plugins": plugins}).of())
-    return {link.name: link.weight for link in chain.links if link.weight and link.name in built_in}
+    return {entry.name: entry.weight for entry in chain.entries if entry.weight and entry.name in built_in}
 
 
 def named(*names, **weighted):

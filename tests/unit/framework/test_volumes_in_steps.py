@@ -7,7 +7,7 @@ from tests.work import calls
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.plugins.volumes.attached_volumes import AttachedVolumes
-from wharfinger.framework.plugins.volumes.volume_binding import KnownOffers
+from wharfinger.framework.plugins.volumes.volume_binding import StorageCapacities
 from wharfinger.framework.plugins.volumes.volume_claims import reading
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -185,8 +185,8 @@ def offering_cluster(count, most=lambda number: "2Gi" if number == 3 else "1Mi")
 
 
 def test_offers_of_storage_are_read_in_steps_and_the_decision_reads_none(monkeypatch):
-    read, read_one = [], KnownOffers._read
-    monkeypatch.setattr(KnownOffers, "_read", lambda self, obj: read.append(obj) or read_one(self, obj))
+    read, read_one = [], StorageCapacities._read
+    monkeypatch.setattr(StorageCapacities, "_read", lambda self, obj: read.append(obj) or read_one(self, obj))
     state, decider, count = offering_cluster(4 * READ_PER_STEP), Decider(assemble()), 0
     AttachedVolumes.of(state.snapshot())
     for _ in decider.precompute(state.snapshot, pod("new")):

@@ -167,14 +167,14 @@ AWAITED = {
 @pytest.mark.parametrize("name", AWAITED)
 def test_members_wait_for_their_podgroup_and_for_each_other(name):
     pods, found, message = AWAITED[name]
-    assert group_index(pods, store(*found), by_label).awaited("default/train") == message
+    assert group_index(pods, store(*found), by_label).waiting_reason("default/train") == message
 
 
 @pytest.mark.parametrize("served", [True, False])
 def test_a_label_waits_for_its_podgroup_where_the_api_server_has_such(served):
     index = GroupIndex(ObjectStore(), served=lambda: served)
     index.put(pod("a", **{LABEL: "train"}))
-    assert index.awaited("default/train") == (NO_PODGROUP if served else None)
+    assert index.waiting_reason("default/train") == (NO_PODGROUP if served else None)
     assert (index.group("default/train") is None) == served
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.kube.conftest import RealClock, running, until
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.kube import api_errors
-from wharfinger.kube.connection import UNREACHABLE_AFTER, Contact, keep_checking_server
+from wharfinger.kube.connection import UNREACHABLE_AFTER, ServerContact, keep_checking_server
 
 
 class Moment:
@@ -22,10 +22,10 @@ class Moment:
 @pytest.mark.parametrize("status", [200, 201, 401, 403, 404, 409, 410, 422, 429])
 def test_a_refusal_is_an_answer(status):
     moment = Moment()
-    contact = Contact(moment)
+    contact = ServerContact(moment)
     moment.at += 3600
     contact.record(status)
-    assert (contact.silence, contact.unreachable_reason) == (0.0, None)
+    assert (contact.seconds_since_answer, contact.unreachable_reason) == (0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_refusal_is_an_answer(status):
 )
 def test_a_server_that_has_not_answered_for_long_is_away(failures, said):
     moment = Moment()
-    contact = Contact(moment)
+    contact = ServerContact(moment)
     moment.at += UNREACHABLE_AFTER - 1
     if failures is not None:
         contact.record(*failures)
@@ -49,7 +49,7 @@ def test_a_server_that_has_not_answered_for_long_is_away(failures, said):
 def test_requests_tell_of_their_answers(run, answer):
     async def scenario(server, connection):
         server.on("GET", "/x", answer)
-        connection.contact = contact = Contact(moment := Moment())
+        connection.contact = contact = ServerContact(moment := Moment())
         moment.at += 3600
         with contextlib.suppress(api_errors.ApiError):
             await connection.request("GET", "/x")
@@ -62,7 +62,7 @@ def test_requests_tell_of_their_answers(run, answer):
 def test_requests_tell_of_their_failures(run, answer):
     async def scenario(server, connection):
         server.on("GET", "/x", answer)
-        connection.contact = contact = Contact(moment := Moment())
+        connection.contact = contact = ServerContact(moment := Moment())
         moment.at += 3600
         with pytest.raises(api_errors.ApiError):
             await connection.request("GET", "/x")
@@ -77,7 +77,7 @@ def test_requests_tell_of_their_failures(run, answer):
 def test_a_server_without_requests_is_probed(run):
     async def scenario(server, connection):
         server.on("GET", "/version", Answer(dropped=True), Answer())
-        connection.contact = contact = Contact(moment := Moment())
+        connection.contact = contact = ServerContact(moment := Moment())
         async with running(keep_checking_server(connection, RealClock())):
             await asyncio.sleep(0.1)
             assert server.seen == [], "it has just answered"

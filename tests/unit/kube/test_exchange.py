@@ -21,7 +21,7 @@ from wharfinger.kube import credentials as credentials_of
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.custom_resources import ObjectWriter
-from wharfinger.kube.exchange import Exchanges
+from wharfinger.kube.http_connections import HttpConnections
 from wharfinger.kube.writes import ApiBinder, ApiWriter
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -215,7 +215,7 @@ def test_one_connection_that_answers_no_more_casts_doubt_on_those_that_were_idle
         server = Server()
         async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
             host, port = listening.sockets[0].getsockname()
-            exchanges = Exchanges(f"http://{host}:{port}", lambda: None, None, 1.0, "")
+            exchanges = HttpConnections(f"http://{host}:{port}", lambda: None, None, 1.0, "")
 
             async def ask(seconds):
                 return (await exchanges.ask("POST", "/", None, b"{}", "application/json", seconds)).status
@@ -258,7 +258,7 @@ def test_a_burst_opens_its_connections_in_many_turns_of_the_event_loop(monkeypat
         monkeypatch.setattr(loop, "create_connection", counted)
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
             host, port = listening.sockets[0].getsockname()
-            exchanges = Exchanges(f"http://{host}:{port}", lambda: None, None, 1.0, "")
+            exchanges = HttpConnections(f"http://{host}:{port}", lambda: None, None, 1.0, "")
             counting = asyncio.ensure_future(count_turns())
             asked = (exchanges.ask("POST", "/", None, b"{}", "application/json", 5) for _ in range(64))
             assert {answer.status for answer in await asyncio.gather(*asked)} == {200}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wharfinger.kube.exchange import AnswerReader, NotHttp
+from wharfinger.kube.http_connections import AnswerReader, NotHttp
 
 ANSWERS = {
     "with a length": (b"HTTP/1.1 201 Created\r\nContent-Length: 5\r\n\r\nhello", 201, b"hello"),

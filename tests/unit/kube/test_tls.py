@@ -14,7 +14,7 @@ from tests.unit.web.certificates import signed_by_itself
 from wharfinger.kube import api_errors
 from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
-from wharfinger.kube.exchange import ClientTls, Exchanges
+from wharfinger.kube.http_connections import ClientTls, HttpConnections
 
 
 class ServerSide:
@@ -136,7 +136,7 @@ def test_a_context_that_allows_no_version_is_reported_at_once():
         context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2
         async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as listening:
             host, port = listening.sockets[0].getsockname()
-            exchanges = Exchanges(f"https://{host}:{port}", lambda: context, None, 60.0, "")
+            exchanges = HttpConnections(f"https://{host}:{port}", lambda: context, None, 60.0, "")
             with pytest.raises(ssl.SSLError, match=r"(?i)no.protocols"):
                 await exchanges.ask("POST", "/x", None, b"{}", "application/json", 60.0)
             await exchanges.close()
@@ -180,7 +180,9 @@ def against(server, story, contexts):
         async with await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=server.context) as listening:
             _, port = listening.sockets[0].getsockname()
             left = list(contexts)
-            exchanges = Exchanges(f"https://127.0.0.1:{port}", lambda: left.pop(0) if len(left) > 1 else left[0], "localhost", 5.0, "")
+            exchanges = HttpConnections(
+                f"https://127.0.0.1:{port}", lambda: left.pop(0) if len(left) > 1 else left[0], "localhost", 5.0, ""
+            )
 
             async def ask(count):
                 asked = (exchanges.ask("POST", "/", None, b"{}", "application/json", 5.0) for _ in range(count))

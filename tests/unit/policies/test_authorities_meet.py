@@ -9,7 +9,7 @@ from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPo
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import ObjectStore, TimeAndObjects
-from wharfinger.policies.active import Claim, choose
+from wharfinger.policies.active import ActivationRequest, choose
 
 A, B = Authority("team-a"), Authority("team-b")
 FIT = 'policy "{}"{}\nbase kubernetes {{ NodeResourcesFit weight {} }}\n'
@@ -21,7 +21,9 @@ def made(name, weight, authority, scope=""):
 
 
 def claim(key, candidate, since):
-    return Claim(place=(0, key), mode=Mode.ENFORCE, profiles=frozenset({"wharfinger"}), candidate=candidate, held=candidate, since=since)
+    return ActivationRequest(
+        place=(0, key), mode=Mode.ENFORCE, profiles=frozenset({"wharfinger"}), candidate=candidate, held=candidate, since=since
+    )
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,9 @@ async def test_equal_policies_change_nothing():
 async def test_plugins_are_carried_over_with_all_they_remember():
     async with started([only("where", "a")]) as world:
         profile = world.scheduler.profiles["wharfinger"]
-        plugins = [link.plugin for link in profile.chain.links]
+        plugins = [entry.plugin for entry in profile.chain.entries]
         world.scheduler.adopt({"wharfinger": chain(only("where", "b"))})
-        assert all(link.plugin is plugin for link, plugin in zip(profile.chain.links, plugins, strict=True))
+        assert all(entry.plugin is plugin for entry, plugin in zip(profile.chain.entries, plugins, strict=True))
 
 
 @story
@@ -102,7 +102,7 @@ def test_the_rules_of_a_policy_that_stays_are_shared():
     before = chain(stays)
     after = with_policies(before, [stays, only("new", "b")])
     assert before.rules[0] in after.rules
-    assert after.links is before.links
+    assert after.entries is before.entries
     assert with_policies(after, list(after.policies)) is after
 
 

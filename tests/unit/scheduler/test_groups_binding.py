@@ -8,7 +8,7 @@ import pytest
 from tests.unit.scheduler.running import MOUNT, claim, node, pod, running, storage_class
 from tests.unit.scheduler.test_groups_live import RACK, bound, gang, member, members, racks, racks_of
 from tests.unit.scheduler.test_scheduler_volumes import finish
-from wharfinger.framework.chain import Chain, Link, assemble
+from wharfinger.framework.chain import Chain, ChainEntry, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, PreBindPlugin, ReservePlugin
 from wharfinger.framework.prepared import Reason
 from wharfinger.scheduler.group_search import MEMBERS_PER_STEP
@@ -52,7 +52,7 @@ class Hurdle(ReservePlugin, PermitPlugin, PreBindPlugin):
 
 def hurdled(hurdle):
     built_in = assemble()
-    return {"wharfinger": Chain(links=(*built_in.links, Link(plugin=hurdle, weight=None)))}
+    return {"wharfinger": Chain(entries=(*built_in.entries, ChainEntry(plugin=hurdle, weight=None)))}
 
 
 def group_of(count):

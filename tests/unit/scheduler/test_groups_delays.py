@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.scheduler.running import node, pod, running
 from tests.unit.scheduler.test_groups_live import RACK, bound, gang, member, racks, racks_of
-from wharfinger.framework.chain import Chain, Link, assemble
+from wharfinger.framework.chain import Chain, ChainEntry, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, PreBindPlugin, ReservePlugin
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import Reason
@@ -111,7 +111,7 @@ class Events:
 def test_no_group_is_bound_in_part(seed):
     async def story():
         hurdles, built_in = Hurdles(), assemble()
-        chains = {"wharfinger": Chain(links=(*built_in.links, Link(plugin=hurdles, weight=None)))}
+        chains = {"wharfinger": Chain(entries=(*built_in.entries, ChainEntry(plugin=hurdles, weight=None)))}
         settings = SchedulerSettings(slice_seconds=0.0) if seed % 2 else SchedulerSettings()
         async with running(*racks(3, 2), chains=chains, settings=settings) as world:
             events = Events(world, hurdles, seed)

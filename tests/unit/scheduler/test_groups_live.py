@@ -9,7 +9,7 @@ import pytest
 from tests.in_memory import ManualClock
 from tests.unit.scheduler.running import node, pod, running, ticking
 from tests.unit.simulate.clusters import policy
-from wharfinger.framework.chain import Chain, Link, assemble
+from wharfinger.framework.chain import Chain, ChainEntry, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlugin
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import Reason
@@ -17,7 +17,7 @@ from wharfinger.groups import placing
 from wharfinger.model import objects
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.scheduler import group_cycle, group_search
-from wharfinger.scheduler.binding.together import DELETED
+from wharfinger.scheduler.binding.group_binding import DELETED
 from wharfinger.scheduler.cycle import STEPS_IN_ORDER
 from wharfinger.scheduler.incomplete_groups import ROUND_SECONDS
 from wharfinger.scheduler.scheduler import SchedulerSettings
@@ -564,7 +564,7 @@ def test_a_pod_gets_the_place_that_a_group_gives_back_in_the_middle_of_an_attemp
     """The pod may have been rejected between two steps, while members were assumed on the only node."""
     monkeypatch.setattr(group_search, "MEMBERS_PER_STEP", 1)
     monkeypatch.setattr(group_cycle, "MEMBERS_PER_STEP", 1)
-    refusing = Chain(links=(*assemble().links, Link(plugin=RefusesAll(), weight=None)))
+    refusing = Chain(entries=(*assemble().entries, ChainEntry(plugin=RefusesAll(), weight=None)))
 
     async def story():
         chains = {"wharfinger": refusing} if event == "refused" else None
@@ -602,7 +602,7 @@ class RefusesAll(ReservePlugin):
 
 def test_a_group_that_is_given_back_while_its_bindings_begin_waits_for_a_backoff_and_is_not_called_scheduled(in_slices, monkeypatch):
     monkeypatch.setattr(group_cycle, "MEMBERS_PER_STEP", 2)
-    refusing = Chain(links=(*assemble().links, Link(plugin=PermitsNone(), weight=None)))
+    refusing = Chain(entries=(*assemble().entries, ChainEntry(plugin=PermitsNone(), weight=None)))
 
     async def story():
         async with running(node("a", "8"), gang("g", 8), *members("g", 8), settings=in_slices, chains={"wharfinger": refusing}) as world:

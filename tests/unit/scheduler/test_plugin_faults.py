@@ -11,7 +11,7 @@ from tests.in_memory import ManualClock
 from tests.unit.scheduler.running import Watching, node, pod, running, view
 from wharfinger.errors import PluginFault
 from wharfinger.framework import extension, plugin_calls
-from wharfinger.framework.chain import Chain, Link, assemble
+from wharfinger.framework.chain import Chain, ChainEntry, assemble
 from wharfinger.framework.cluster_event import node_added
 from wharfinger.framework.prepared import PreparedFilter, PreparedScore, Reason
 from wharfinger.model.state.cluster_state import ClusterState
@@ -99,8 +99,8 @@ def everything(failing):
 
 
 def chain_with(plugin):
-    links = [link for link in assemble().links if not isinstance(link.plugin, extension.QueueSortPlugin)]
-    return Chain(links=(*links, Link(plugin=plugin, weight=1)))
+    entries = [entry for entry in assemble().entries if not isinstance(entry.plugin, extension.QueueSortPlugin)]
+    return Chain(entries=(*entries, ChainEntry(plugin=plugin, weight=1)))
 
 
 async def everything_happens(world, prefix):
@@ -241,8 +241,8 @@ def test_points_that_kubernetes_does_not_have_are_fenced_too(method):
 
 
 def test_built_in_plugins_and_methods_that_are_not_overridden_stay_as_they_are():
-    for link in assemble().links:
-        assert not [name for name in plugin_calls.calls() if name in vars(link.plugin)]
+    for entry in assemble().entries:
+        assert not [name for name in plugin_calls.calls() if name in vars(entry.plugin)]
     plain = type("Plain", (extension.PreEnqueuePlugin,), {"name": "Plain", "pre_enqueue": lambda self, pod: None})()
     assert [name for name in plugin_calls.calls() if name in vars(plugin_calls.with_faults_caught(plain))] == ["pre_enqueue"]
 
@@ -251,7 +251,7 @@ def test_keys_that_cannot_be_compared_leave_the_order_of_priorities():
     keys = iter([object(), {"a": 1}, 3, None])
     plugin = type("Odd", (extension.QueueSortPlugin,), {"name": "Odd", "sort_key": lambda self, pod: next(keys)})()
     seen = Watching()
-    profile = Profile("p", Chain(links=(Link(plugin=plugin, weight=None),)), emit=seen.emit)
+    profile = Profile("p", Chain(entries=(ChainEntry(plugin=plugin, weight=None),)), emit=seen.emit)
     pods = [view(f"pod-{priority}", priority=priority) for priority in (1, 4, 2, 3)]
     ordered = sorted(pods, key=profile.sort_key)
     assert [each.priority for each in ordered] == [4, 3, 2, 1]

@@ -13,9 +13,9 @@ from wharfinger.framework.plugins.pods.pod_topology_spread import PodTopologySpr
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile, Profiles
-from wharfinger.scheduler.queue import places
-from wharfinger.scheduler.queue.places import SCOPES_PER_STEP
+from wharfinger.scheduler.queue import sub_queues
 from wharfinger.scheduler.queue.scheduling_queue import PODS_PER_STEP, SchedulingQueue
+from wharfinger.scheduler.queue.sub_queues import SCOPES_PER_STEP
 from wharfinger.scheduler.queued_pods import MAX_CHANGES, Place
 
 FIT = frozenset({NodeResourcesFit()})
@@ -377,7 +377,7 @@ class CountedKey:
 
 @pytest.mark.parametrize("woken_by", WAKING)
 def test_a_step_orders_a_portion_of_very_many_pods_and_asks_about_a_portion(bench, monkeypatch, woken_by):
-    monkeypatch.setattr(places, "RANKED_PER_STEP", 1000)
+    monkeypatch.setattr(sub_queues, "RANKED_PER_STEP", 1000)
     many = 8 * PODS_PER_STEP
     for number in range(many):
         bench.add(f"pod-{number}")
@@ -388,7 +388,7 @@ def test_a_step_orders_a_portion_of_very_many_pods_and_asks_about_a_portion(benc
     for queued in bench.queue:
         queued.sort_key = CountedKey(int(queued.pod.name[4:]) * 7919 % 10_007)
     bench.queue._next_sweep = 1e9
-    asked, let_in = [], 0
+    asked, admit = [], 0
     steps = [lambda: bench.queue.policies_changed(lambda queued: asked.append(queued) or True)]
     if woken_by != "policies":
         steps = [lambda: WAKING[woken_by](bench.queue)]
@@ -398,9 +398,9 @@ def test_a_step_orders_a_portion_of_very_many_pods_and_asks_about_a_portion(benc
         step()
         assert CountedKey.compared < 4 * 1000 + 14 * PODS_PER_STEP  # to put in order, and to take out of a heap of 4,000
         assert len(asked) - n_asked <= PODS_PER_STEP
-        assert ready(bench) - let_in <= PODS_PER_STEP
-        let_in = ready(bench)
-    assert let_in == many
+        assert ready(bench) - admit <= PODS_PER_STEP
+        admit = ready(bench)
+    assert admit == many
     assert bench.queue.next_ready_at() is None
 
 
@@ -415,8 +415,8 @@ def test_a_pod_that_an_event_has_woken_is_let_in_although_a_later_change_of_poli
 
 @pytest.mark.parametrize("most_waves", [1, 2, 16])
 def test_a_pod_that_one_of_several_changes_of_policies_concerns_is_let_in(crowd, monkeypatch, most_waves):
-    monkeypatch.setattr(places, "RANKED_PER_STEP", 100)
-    monkeypatch.setattr(places, "MAX_WAVES", most_waves)
+    monkeypatch.setattr(sub_queues, "RANKED_PER_STEP", 100)
+    monkeypatch.setattr(sub_queues, "MAX_WAVES", most_waves)
     for ending in "37":
         crowd.queue.policies_changed(lambda queued, ending=ending: queued.pod.name.endswith(ending))
     crowd.queue._next_sweep = 1e9
@@ -428,7 +428,7 @@ def test_a_pod_that_one_of_several_changes_of_policies_concerns_is_let_in(crowd,
 
 
 def test_pods_that_come_and_are_popped_between_the_steps_of_a_change_lose_nothing(bench, monkeypatch):
-    monkeypatch.setattr(places, "RANKED_PER_STEP", 100)
+    monkeypatch.setattr(sub_queues, "RANKED_PER_STEP", 100)
     for number in range(MANY):
         bench.add(f"pod-{number}")
     while (queued := bench.queue.pop()) is not None:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tests.unit.scheduler.running import node, pod, running
 from tests.unit.simulate.clusters import policy
-from wharfinger.framework.chain import Chain, Link, assemble
+from wharfinger.framework.chain import Chain, ChainEntry, assemble
 from wharfinger.framework.extension import BindPlugin, Permission, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
 from wharfinger.framework.prepared import Reason
 
@@ -71,7 +71,7 @@ class Pairs(PermitPlugin):
 
 def chain_with(plugin):
     built_in = assemble()
-    return {"wharfinger": Chain(links=(*built_in.links, Link(plugin=plugin, weight=None)))}
+    return {"wharfinger": Chain(entries=(*built_in.entries, ChainEntry(plugin=plugin, weight=None)))}
 
 
 def test_the_points_run_in_order():

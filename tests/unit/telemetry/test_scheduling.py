@@ -11,7 +11,7 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.daemon.observation import rules_of
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.chain import Chain, Link, assemble
+from wharfinger.framework.chain import Chain, ChainEntry, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlugin
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import Reason
@@ -35,7 +35,7 @@ def run(story):
 
 def with_plugin(plugin):
     base = assemble()
-    return {"wharfinger": Chain(links=(*base.links, Link(plugin=plugin, weight=None)))}
+    return {"wharfinger": Chain(entries=(*base.entries, ChainEntry(plugin=plugin, weight=None)))}
 
 
 def test_subscribers_get_each_attempt(scene):

@@ -12,7 +12,7 @@ from wharfinger.web.admission import MAX_BYTES, Admission, AdmissionLimits, Call
 
 BAD = {"spec": {"source": "bad"}}
 GOOD = {"spec": {"source": "good"}}
-ANYBODY = Callers(anybody=True)
+ANYBODY = Callers(anyone=True)
 FAILURES = {"boom": RuntimeError("boom"), "busy": Overloaded(), "late": DeadlineExceeded(), "ended": WharfingerError("it ended")}
 
 

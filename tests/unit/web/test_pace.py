@@ -10,7 +10,7 @@ from starlette.routing import Route
 from tests.unit.web.test_connections import connected
 from tests.unit.web.test_server import app
 from wharfinger.web import requests
-from wharfinger.web.requests import BURST, INTERVAL, RequestRate, Shared
+from wharfinger.web.requests import BURST, INTERVAL, RequestRate, SharedAnswers
 from wharfinger.web.server import Server
 
 
@@ -40,7 +40,7 @@ def test_occasional_requests_never_wait():
 
 def test_all_who_wait_for_the_same_get_one_answer_that_is_not_older_than_their_question():
     async def main():
-        shared, computed = Shared(), []
+        shared, computed = SharedAnswers(), []
 
         async def compute():
             computed.append(len(computed))
@@ -61,7 +61,7 @@ def test_an_error_reaches_all_waiters_and_a_cancelled_waiter_cancels_no_other():
         async def broken():
             return 1 / 0
 
-        shared = Shared()
+        shared = SharedAnswers()
         waiting = [asyncio.create_task(shared.answer("key", broken)) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[0].cancel()
@@ -84,7 +84,7 @@ def test_the_loop_rests_after_what_was_computed(monkeypatch):
         monkeypatch.setattr(requests.asyncio, "sleep", sleep)
         loop, now = asyncio.get_running_loop(), [0.0]
         monkeypatch.setattr(loop, "time", lambda: now[0])
-        shared = Shared()
+        shared = SharedAnswers()
 
         async def compute():
             now[0] += 0.02

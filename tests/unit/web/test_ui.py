@@ -11,11 +11,11 @@ from tests.in_memory import ManualClock
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import UnknownObject
 from wharfinger.web.ui import pages as feeding
-from wharfinger.web.ui.board import Channel, Coloring, Picture, PodQuery, Tiles, steps
+from wharfinger.web.ui.page_content import Channel, Coloring, NodeMap, PodQuery, Tiles, steps
 from wharfinger.web.ui.pages import EventStream, Feed, LivePage, TooMany, routes
 
 
-class Board:
+class PageContent:
     """A board of a few nodes that a test can change."""
 
     def __init__(self, values=(0.0, 0.5, 1.0, np.nan)):
@@ -25,13 +25,13 @@ class Board:
         self.messages = {"summary": {"now": 1}}
         self.looked = 0
 
-    def picture(self, coloring, known):
+    def node_map(self, coloring, known):
         self.looked += 1
         if coloring == "gone":
             raise UnknownObject("no node offers gone")
         names = [f"node-{index}" for index in range(len(self.values))]
         tiles = None if known == self.layout else Tiles(names=names, zones=[-1] * len(names), zone_names=[])
-        return Picture(
+        return NodeMap(
             layout=self.layout,
             tiles=tiles,
             flags=self.flags,
@@ -66,9 +66,9 @@ def events(sent):
     return [(first.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for first, data in lines]
 
 
-def client(board=None, **more):
-    board = board or Board()
-    page = LivePage(board=board, feed=Feed(board, ManualClock(), lambda *_: None), public=more.pop("public", False))
+def client(page_content=None, **more):
+    page_content = page_content or PageContent()
+    page = LivePage(page_content=page_content, feed=Feed(page_content, ManualClock(), lambda *_: None), public=more.pop("public", False))
     return asking(extra_routes=routes(page), **more)
 
 
@@ -102,10 +102,10 @@ def test_every_answer_says_what_the_browser_may_do(path):
 
 
 def test_a_head_request_opens_no_watch():
-    board = Board()
-    answer = client(board).request("HEAD", "/ui/events", headers={"host": "localhost"})
+    page_content = PageContent()
+    answer = client(page_content).request("HEAD", "/ui/events", headers={"host": "localhost"})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
-    assert board.looked == 0
+    assert page_content.looked == 0
 
 
 def test_nothing_can_be_changed():
@@ -169,46 +169,46 @@ def test_a_choice_that_makes_no_sense_is_refused(question):
 
 
 def test_a_new_watcher_gets_everything_and_then_differences():
-    board, channel = Board(), Channel("cpu")
-    first = events(channel.update(board))
+    page_content, channel = PageContent(), Channel("cpu")
+    first = events(channel.update(page_content))
     assert [name for name, _ in first] == ["tiles", "values", "flags"]
     assert first[1][1]["values"] == [0, 500, 1000, -1]
 
-    assert channel.update(board) == []
-    board.values[1] = 0.75
-    assert events(channel.update(board)) == [("change", {"at": [1], "values": [750]})]
+    assert channel.update(page_content) == []
+    page_content.values[1] = 0.75
+    assert events(channel.update(page_content)) == [("change", {"at": [1], "values": [750]})]
     assert events(channel.whole())[1][1]["values"] == [0, 750, 1000, -1]
 
 
 def test_tiny_changes_of_values_are_not_sent():
-    board, channel = Board(), Channel("cpu")
-    channel.update(board)
-    board.values[1] += 0.0003
-    assert channel.update(board) == []
+    page_content, channel = PageContent(), Channel("cpu")
+    channel.update(page_content)
+    page_content.values[1] += 0.0003
+    assert channel.update(page_content) == []
 
 
 def test_many_changes_are_sent_whole():
-    board, channel = Board(), Channel("cpu")
-    channel.update(board)
-    board.values[:3] = 0.1
-    assert [name for name, _ in events(channel.update(board))] == ["values"]
+    page_content, channel = PageContent(), Channel("cpu")
+    channel.update(page_content)
+    page_content.values[:3] = 0.1
+    assert [name for name, _ in events(channel.update(page_content))] == ["values"]
 
 
 def test_new_nodes_are_new_tiles():
-    board, channel = Board(), Channel("cpu")
-    channel.update(board)
-    board.layout, board.values, board.flags = 2, np.array([0.5]), np.array([1], np.uint8)
-    found = dict(events(channel.update(board)))
+    page_content, channel = PageContent(), Channel("cpu")
+    channel.update(page_content)
+    page_content.layout, page_content.values, page_content.flags = 2, np.array([0.5]), np.array([1], np.uint8)
+    found = dict(events(channel.update(page_content)))
     assert found["tiles"]["names"] == ["node-0"]
     assert (found["values"]["values"], found["flags"]) == ([500], [1])
 
 
 def test_an_unknown_coloring_is_reported_once_and_may_come_back():
-    board, channel = Board(), Channel("gone")
-    assert events(channel.update(board)) == [("trouble", {"coloring": "gone", "sentence": "no node offers gone"})]
-    assert channel.update(board) == []
+    page_content, channel = PageContent(), Channel("gone")
+    assert events(channel.update(page_content)) == [("trouble", {"coloring": "gone", "sentence": "no node offers gone"})]
+    assert channel.update(page_content) == []
     channel.key = "cpu"
-    assert [name for name, _ in events(channel.update(board))] == ["tiles", "values", "flags"]
+    assert [name for name, _ in events(channel.update(page_content))] == ["tiles", "values", "flags"]
 
 
 def test_values_beyond_the_scale_keep_their_distance():
@@ -220,9 +220,9 @@ def test_values_beyond_the_scale_keep_their_distance():
 
 
 @asynccontextmanager
-async def feeding_from(board, clock=None):
+async def feeding_from(page_content, clock=None):
     failures = []
-    feed = Feed(board, clock or ManualClock(), lambda event: failures.append((event.where, str(event.error))))
+    feed = Feed(page_content, clock or ManualClock(), lambda event: failures.append((event.where, str(event.error))))
     feed.failures = failures
     yield feed
     feed.close()
@@ -235,21 +235,21 @@ async def run_pending():
 
 def test_nothing_is_read_while_no_page_is_open():
     async def look():
-        board, clock = Board(), ManualClock()
-        async with feeding_from(board, clock) as feed:
+        page_content, clock = PageContent(), ManualClock()
+        async with feeding_from(page_content, clock) as feed:
             watcher = feed.join("cpu")
             await run_pending()
             feed.leave(watcher)
-            looked = board.looked
+            looked = page_content.looked
             clock.move(100)
             await run_pending()
-            assert board.looked == looked
+            assert page_content.looked == looked
 
     asyncio.run(look())
 
 
 def test_a_colouring_is_precomputed_in_steps():
-    class Unread(Board):
+    class Unread(PageContent):
         read = 0
 
         def precompute(self, coloring):
@@ -257,18 +257,18 @@ def test_a_colouring_is_precomputed_in_steps():
                 self.read += 1
                 yield
 
-        def picture(self, coloring, known):
+        def node_map(self, coloring, known):
             assert self.read == 30
-            return super().picture(coloring, known)
+            return super().node_map(coloring, known)
 
     async def look():
-        board = Unread()
-        async with feeding_from(board, ManualClock()) as feed:
+        page_content = Unread()
+        async with feeding_from(page_content, ManualClock()) as feed:
             watcher = feed.join("devices")
-            assert (board.read, board.looked) == (1, 0)
+            assert (page_content.read, page_content.looked) == (1, 0)
             for number in range(2, 10):
                 await asyncio.sleep(0)
-                assert board.read <= number
+                assert page_content.read <= number
             await run_pending()
             await run_pending()
             assert {name for name, _ in events([await watcher.next()])} >= {"tiles", "values", "flags"}
@@ -278,15 +278,15 @@ def test_a_colouring_is_precomputed_in_steps():
 
 def test_pages_with_the_same_view_share_one_look_at_the_cluster():
     async def look():
-        board, clock = Board(), ManualClock()
-        async with feeding_from(board, clock) as feed:
+        page_content, clock = PageContent(), ManualClock()
+        async with feeding_from(page_content, clock) as feed:
             watchers = [feed.join("cpu") for _ in range(5)]
             await run_pending()
-            looked = board.looked
-            board.values[0] = 0.9
+            looked = page_content.looked
+            page_content.values[0] = 0.9
             clock.move(1)
             await run_pending()
-            assert board.looked == looked + 1
+            assert page_content.looked == looked + 1
             found = [events([await watcher.next()]) for watcher in watchers]
             assert found[0] == found[4]
             assert ("change", {"at": [0], "values": [900]}) in found[0]
@@ -296,12 +296,12 @@ def test_pages_with_the_same_view_share_one_look_at_the_cluster():
 
 def test_parts_are_sent_when_they_change():
     async def look():
-        board, clock = Board(), ManualClock()
-        async with feeding_from(board, clock) as feed:
+        page_content, clock = PageContent(), ManualClock()
+        async with feeding_from(page_content, clock) as feed:
             watcher = feed.join("cpu")
             await run_pending()
             assert ("summary", {"now": 1}) in events([await watcher.next()])
-            board.messages = {"summary": {"now": 1}, "pending": {"total": 3}}
+            page_content.messages = {"summary": {"now": 1}, "pending": {"total": 3}}
             clock.move(1)
             await run_pending()
             assert events([await watcher.next()]) == [("pending", {"total": 3})]
@@ -313,8 +313,8 @@ def test_parts_are_sent_when_they_change():
 
 def test_each_page_gets_events_of_the_pods_that_it_shows():
     async def look():
-        board, clock = Board(), ManualClock()
-        async with feeding_from(board, clock) as feed:
+        page_content, clock = PageContent(), ManualClock()
+        async with feeding_from(page_content, clock) as feed:
             everything, shop, late = feed.join("cpu"), feed.join("cpu", PodQuery(namespace="shop")), None
             await run_pending()
             for watcher, namespace in ((everything, ""), (shop, "shop")):
@@ -330,13 +330,13 @@ def test_each_page_gets_events_of_the_pods_that_it_shows():
 
 def test_a_board_that_raises_is_read_again():
     async def look():
-        board, clock = Board(), ManualClock()
-        async with feeding_from(board, clock) as feed:
+        page_content, clock = PageContent(), ManualClock()
+        async with feeding_from(page_content, clock) as feed:
             feed.join("cpu")
-            board.values = None
+            page_content.values = None
             await run_pending()
             assert feed.failures[0][0] == "live page"
-            board.values = np.array([0.5])
+            page_content.values = np.array([0.5])
             clock.move(1)
             await run_pending()
             assert len(feed.failures) == 1
@@ -346,17 +346,17 @@ def test_a_board_that_raises_is_read_again():
 
 def test_the_number_of_open_pages_is_limited():
     async def look():
-        async with feeding_from(Board()) as feed:
+        async with feeding_from(PageContent()) as feed:
             for _ in range(feeding.MAX_WATCHERS):
                 feed.join("cpu")
             with pytest.raises(TooMany, match="16 pages are open already"):
                 feed.join("cpu")
-        async with feeding_from(Board()) as feed:
+        async with feeding_from(PageContent()) as feed:
             for number in range(feeding.MAX_QUERIES):
                 feed.join("cpu", PodQuery(namespace=str(number)))
             with pytest.raises(TooMany, match="pods of 6 different questions"):
                 feed.join("cpu", PodQuery(namespace="more"))
-        async with feeding_from(Board()) as feed:
+        async with feeding_from(PageContent()) as feed:
             for number in range(feeding.MAX_CHANNELS):
                 feed.join(f"pod:default/{number}")
             with pytest.raises(TooMany, match="6 different things"):
@@ -369,8 +369,8 @@ def test_a_watcher_that_does_not_read_is_disconnected(monkeypatch):
     monkeypatch.setattr(feeding, "MAX_BACKLOG_BYTES", 2000)
 
     async def look():
-        board, clock = Board(), ManualClock()
-        async with feeding_from(board, clock) as feed:
+        page_content, clock = PageContent(), ManualClock()
+        async with feeding_from(page_content, clock) as feed:
             watcher = feed.join("cpu")
             never, given_up = asyncio.Event(), asyncio.Event()
             sent = []
@@ -386,7 +386,7 @@ def test_a_watcher_that_does_not_read_is_disconnected(monkeypatch):
 
             answering = asyncio.ensure_future(EventStream(feed, watcher, {})({}, receive, send))
             for _ in range(40):
-                board.messages = {"summary": {"now": clock.now(), "more": "x" * 200}}
+                page_content.messages = {"summary": {"now": clock.now(), "more": "x" * 200}}
                 clock.move(1)
                 await run_pending()
             assert len(feed) == 0
@@ -399,7 +399,7 @@ def test_a_watcher_that_does_not_read_is_disconnected(monkeypatch):
 
 def test_the_stream_ends_with_its_connection_and_with_the_feed():
     async def look():
-        async with feeding_from(Board()) as feed:
+        async with feeding_from(PageContent()) as feed:
             left = asyncio.Event()
 
             async def receive():

@@ -112,7 +112,7 @@ class Scoring:
         self._per_unit = self.tiers[0].per_unit if any(slot.classes is not None for slot in self._by_domain) else None
 
     def _close(self, classes: RowClasses, feasible_set: FeasibleSet) -> None:
-        """Take over which classes of the filters are open."""
+        """Set which classes of rows the filters reject."""
         filtered = feasible_set.classes
         assert filtered is not None  # noqa: S101 — otherwise nothing is covered
         self._closed = np.where(feasible_set.open[filtered.ids[classes.rows]], 0.0, -np.inf)

@@ -156,12 +156,12 @@ def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
 
 def contradiction(left: CompiledPolicy, right: CompiledPolicy) -> str | None:
     """A sentence about the first contradiction of two policies over a base plugin; None if there is none or they may share no pods."""
-    if not left.base or not right.base or not _surely_meet(left, right):
+    if not left.base or not right.base or not _share_pods(left, right):
         return None
     return next((f"{note}; both govern the same pods" for note in base_overrides([left, right]).notes), None)
 
 
-def _surely_meet(left: CompiledPolicy, right: CompiledPolicy) -> bool:
+def _share_pods(left: CompiledPolicy, right: CompiledPolicy) -> bool:
     if _governs_all(left) or _governs_all(right):
         return True
     if left.authority.namespace != right.authority.namespace:

@@ -328,7 +328,7 @@ class Solution:
         self.work = 0.0
 
     def add(self, packing: Packing, root: Part) -> None:
-        """Take in what was found for one choice of lowest counts."""
+        """Add the solution for one choice of lowest counts."""
         self.work += packing.work
         found = packing.set_of(root)
         members = self._n_classes

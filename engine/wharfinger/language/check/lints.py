@@ -196,7 +196,7 @@ class Demanded:
         self.spans: dict[str, Span] = {}  # of the last clause about a quantity
 
     def add(self, clause: typed.Clause) -> None:
-        """Takes in a clause; where it is missing and passes, it demands nothing."""
+        """Adds the demands of a clause; it has none where it is missing and passes."""
         if clause.missing_passes:
             return
         span = clause.condition.span

@@ -538,7 +538,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in some expressions; lets are named and not entered.
+    """The contents of some expressions; lets are named, and their values are left out.
 
     `operations` are reads, operators and calls. `reads_points`: something reads the points of Kubernetes' scores; `counts`: something
     counts pods or devices, or members of the group.

@@ -225,7 +225,7 @@ class NodeTable:
         return row
 
     def _set(self, row: int, node: objects.Node, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
-        self.resources.set_offer(row, allocatable, capacity)
+        self.resources.set_amounts(row, allocatable, capacity)
         for made_of_objects in self._made_of_objects:
             made_of_objects.set_row(row, node)
         self.unschedulable.array[row] = node.spec.unschedulable

@@ -49,7 +49,7 @@ class HostPorts:
             by_row = self._users.setdefault((protocol, port), {})
             by_row[row] = (*by_row.get(row, ()), ip)
 
-    def give_back(self, row: int, ports: Iterable[HostPort]) -> None:
+    def remove(self, row: int, ports: Iterable[HostPort]) -> None:
         """Remove the ports of one pod from a row."""
         for ip, protocol, port in ports:
             by_row = self._users[protocol, port]
@@ -128,7 +128,7 @@ class ResourceTable:
         self._beyond = {(renumbered.get(lane, lane), row): total for (lane, row), total in self._beyond.items()}
         self._most_lanes = 2 * len(kept) + SPARE_LANES
 
-    def set_offer(self, row: int, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
+    def set_amounts(self, row: int, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
         """Replace the allocatable amounts and the capacity of a node."""
         for resource in (*allocatable, *capacity):
             if resource != PODS:
@@ -159,7 +159,7 @@ class ResourceTable:
         self._add(self.nonzero.array, MEMORY, row, nonzero[1], _NONZERO_MEMORY)
         self.pod_count.array[row] += 1
 
-    def give_back(self, row: int, requests: Mapping[str, int], nonzero: tuple[int, int]) -> None:
+    def remove(self, row: int, requests: Mapping[str, int], nonzero: tuple[int, int]) -> None:
         """Subtract one pod's requests from a row: the exact inverse of `take`."""
         requested = self.requested.array
         for resource, amount in requests.items():

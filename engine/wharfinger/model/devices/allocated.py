@@ -37,7 +37,7 @@ class Store(Protocol):
     def following(self, make: type[Allocations]) -> Allocations:
         """The allocations of the store."""
 
-    def followed(self, make: type[Allocations]) -> Allocations | None:
+    def existing_follower(self, make: type[Allocations]) -> Allocations | None:
         """The allocations of the store, if they have been read."""
 
 
@@ -155,12 +155,12 @@ class Allocations:
         self._store.touch(objects.ResourceClaim)
 
     def share(self, claim: objects.ResourceClaim) -> None:
-        """Let the pods that are decided about next share the allocation in flight for a claim, until `end_sharing`."""
+        """Allow later pods to share the allocation in flight for a claim, until `end_sharing`."""
         self._shareable.add(claim_uid(claim))
         self._store.touch(objects.ResourceClaim)
 
     def end_sharing(self) -> None:
-        """Let pods wait until the allocations in flight are written."""
+        """Stop sharing: later pods wait until the allocations in flight are written."""
         if self._shareable:
             self._shareable.clear()
             self._store.touch(objects.ResourceClaim)
@@ -235,9 +235,9 @@ class Allocations:
 _NO_USAGE: Mapping[str, Usage] = {}
 
 
-def carry(source: Store, target: Store) -> None:
+def copy_in_flight(source: Store, target: Store) -> None:
     """Count the allocations in flight of one store in another, a copy of it, too."""
-    known = source.followed(Allocations)
+    known = source.existing_follower(Allocations)
     for flight in () if known is None else known.all_in_flight():
         for _ in range(flight.sharers):
             target.following(Allocations).take(flight.claim, flight.allocation)

@@ -116,7 +116,7 @@ def convert(plain: Any, kind: type[T]) -> T:
     InvalidObject lists the fields that cannot be read, one per line, at most `MAX_NAMED`.
     """
     problems: list[str] = []
-    mended = _mend(plain, _type_of(kind), "", problems)
+    mended = _repair(plain, _type_of(kind), "", problems)
     while len(problems) < MAX_NAMED:
         try:
             converted = msgspec.convert(mended, kind)
@@ -186,26 +186,26 @@ def _take_out(plain: Any, message: str) -> bool:
     return True
 
 
-def _mend(value: Any, wanted: inspect.Type, where: str, problems: list[str]) -> Any:
+def _repair(value: Any, wanted: inspect.Type, where: str, problems: list[str]) -> Any:
     if isinstance(wanted, inspect.UnionType):
         members = [member for member in wanted.types if not isinstance(member, inspect.NoneType)]
-        return _mend(value, members[0], where, problems) if len(members) == 1 and value is not None else value
+        return _repair(value, members[0], where, problems) if len(members) == 1 and value is not None else value
     if isinstance(wanted, inspect.Metadata) and wanted.extra is not None and metadata.QUANTITY in wanted.extra:
-        return _mend_quantity(value, where, problems)
+        return _repair_quantity(value, where, problems)
     if isinstance(wanted, inspect.StructType) and isinstance(value, dict):
         return {
-            field.encode_name: _mend(value[field.encode_name], field.type, _join(where, field.encode_name), problems)
+            field.encode_name: _repair(value[field.encode_name], field.type, _join(where, field.encode_name), problems)
             for field in wanted.fields
             if value.get(field.encode_name) is not None
         }
     if isinstance(wanted, inspect.DictType) and isinstance(value, dict):
-        return {_key(key): _mend_entry(entry, wanted.value_type, f"{where}[{_key(key)!r}]", problems) for key, entry in value.items()}
+        return {_key(key): _repair_entry(entry, wanted.value_type, f"{where}[{_key(key)!r}]", problems) for key, entry in value.items()}
     if isinstance(wanted, inspect.VarTupleType) and isinstance(value, list):
-        return [_mend(entry, wanted.item_type, f"{where}[{index}]", problems) for index, entry in enumerate(value)]
+        return [_repair(entry, wanted.item_type, f"{where}[{index}]", problems) for index, entry in enumerate(value)]
     return value
 
 
-def _mend_entry(value: Any, wanted: inspect.Type, where: str, problems: list[str]) -> Any:
+def _repair_entry(value: Any, wanted: inspect.Type, where: str, problems: list[str]) -> Any:
     """An entry of a map, repaired; records wrong entries of a map of text here, because msgspec's message does not name the entry."""
     if isinstance(wanted, inspect.StrType):
         if value is None:
@@ -214,10 +214,10 @@ def _mend_entry(value: Any, wanted: inspect.Type, where: str, problems: list[str
             hint = f" {value}; put it in quotes" if isinstance(value, bool | int | float) else ""
             problems.append(f"{where}: expected text, got {_word(value)}{hint:.64}")
             return ""
-    return _mend(value, wanted, where, problems)
+    return _repair(value, wanted, where, problems)
 
 
-def _mend_quantity(value: Any, where: str, problems: list[str]) -> Any:
+def _repair_quantity(value: Any, where: str, problems: list[str]) -> Any:
     if value is None:
         return "0"
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -28,7 +28,7 @@ from wharfinger.model.reading import decode, documents, snapshot_file
 Part = TypeVar("Part")
 
 
-class Sharing:
+class SharedParts:
     """Shares equal parts between the objects that were read so far."""
 
     def __init__(self) -> None:
@@ -203,7 +203,7 @@ class _Reader:
         self._refused: list[str] = []
         self._unknown_fields: list[str] = []
         self._found: dict[type[objects.AnyObject], dict[str, objects.AnyObject]] = {}
-        self._sharing = Sharing()
+        self._sharing = SharedParts()
         self._metrics: MetricTable = {}
         self._ignored: Counter[str] = Counter()
         self._skipped: list[str] = []

@@ -226,7 +226,7 @@ class ClusterState:
         return self._tables.remove_nomination(pod.uid)
 
     def expect_leaving(self, uid: str) -> None:
-        """Note that a pod is being evicted by this scheduler; valid until it is removed, forgotten or `expect_staying` is called."""
+        """Mark a pod as being evicted by this scheduler; valid until it is removed, forgotten or `expect_staying` is called."""
         self._tables.set_leaving(uid, leaves=True)
 
     def expect_staying(self, uid: str) -> bool:
@@ -253,21 +253,21 @@ class ClusterState:
         self._tables.objects_changed()
         return dropped
 
-    def take_devices(self, claim: kubernetes.ResourceClaim, allocation: kubernetes.Allocation) -> None:
-        """Count the devices of an allocation as taken before it is written to the claim; `give_back_devices` ends that."""
+    def reserve_devices(self, claim: kubernetes.ResourceClaim, allocation: kubernetes.Allocation) -> None:
+        """Count the devices of an allocation as taken before it is written to the claim; `release_devices` ends that."""
         self._tables.revision += 1
         self._tables.objects.following(Allocations).take(claim, allocation)
         self._tables.objects_changed()
 
-    def give_back_devices(self, claim: kubernetes.ResourceClaim, *, written: bool = False) -> bool:
-        """Undo `take_devices` of one pod; True if no pod needs the allocation in flight any more. `written`: the claim's status has it."""
+    def release_devices(self, claim: kubernetes.ResourceClaim, *, written: bool = False) -> bool:
+        """Undo `reserve_devices` of one pod; True if no pod needs the allocation any more. `written`: the claim's status has it."""
         self._tables.revision += 1
         freed = self._tables.objects.following(Allocations).release(claim, written=written)
         self._tables.objects_changed()
         return freed
 
     def read_devices(self, sources: Sequence[DeviceSource]) -> None:
-        """Ask these sources for the devices of nodes from now on; a device of an earlier one comes first."""
+        """Set the sources of the devices of nodes, in order: devices of an earlier source come first."""
         self._tables.read_devices(sources)
 
     def set_group_size(self, key: str, size: int) -> None:

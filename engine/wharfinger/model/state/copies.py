@@ -44,10 +44,10 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     sizes, leaving = dict(snapshot.group_sizes), tuple(snapshot.evicted)
     state = ClusterState(snapshot.now)
     state.read_devices(tables.device_sources)
-    yield from _in_portions(state.add_node, nodes)
-    yield from _in_portions(state.put, others)
+    yield from _in_parts(state.add_node, nodes)
+    yield from _in_parts(state.put, others)
     _reserve_in_flight(state, in_flight)
-    yield from _in_portions(state.add_pod, pods)
+    yield from _in_parts(state.add_pod, pods)
     for pod, name in nominated:
         state.nominate(pod, name)
     for uid in leaving:
@@ -60,7 +60,7 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     return state
 
 
-def _in_portions(put: Callable[[T], None], everything: Sequence[T]) -> Iterator[None]:
+def _in_parts(put: Callable[[T], None], everything: Sequence[T]) -> Iterator[None]:
     """The steps of putting objects into a state."""
     for number, each in enumerate(everything):
         put(each)
@@ -251,14 +251,14 @@ def checkpoint_of(state: ClusterState) -> Checkpoint:
 
 
 def _in_flight(store: ObjectStore) -> tuple[InFlight, ...]:
-    known = store.followed(Allocations)
+    known = store.existing_follower(Allocations)
     return () if known is None else tuple(known.all_in_flight())
 
 
 def _reserve_in_flight(state: ClusterState, in_flight: Sequence[InFlight]) -> None:
     for flight in in_flight:
         for _ in range(flight.sharers):
-            state.take_devices(flight.claim, flight.allocation)
+            state.reserve_devices(flight.claim, flight.allocation)
 
 
 def put_back(state: ClusterState, pod: PodView, node: str, *, assumed: bool) -> None:

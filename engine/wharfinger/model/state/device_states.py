@@ -85,7 +85,7 @@ class DeviceStates(NodeReader):
         return State(pools, tuple(self._usage(pool) for pool in pools.pools))
 
     def _note(self, snapshot: Snapshot) -> None:
-        """Note the nodes that have to be read: those that are new, or whose labels, slices or allocations may be others."""
+        """Mark the nodes to read: new ones, and those whose labels, slices or allocations may have changed."""
         if snapshot.revision == self._seen:
             return
         names, since, places = snapshot.names, self._seen, self._read

@@ -55,7 +55,7 @@ class NodeReader(ABC):
         return True
 
     def _arrange(self, names: Sequence[str]) -> NDArray[np.intp]:
-        """Take over the order of these nodes; returns the former row of each, −1 for a new one, `(n_nodes,) intp`."""
+        """Set the rows to the order of these nodes; returns the former row of each, −1 for a new one, `(n_nodes,) intp`."""
         former, self._rows = self._rows, {name: row for row, name in enumerate(names)}
         return np.fromiter((former.get(name, -1) for name in names), np.intp, len(names))
 

@@ -153,7 +153,7 @@ class ObjectStore:
                     known.changed(None, obj)
         return cast("F", known)
 
-    def followed(self, make: Callable[[ObjectStore], F]) -> F | None:
+    def existing_follower(self, make: Callable[[ObjectStore], F]) -> F | None:
         """The follower of a class if `following` has made it already, otherwise None."""
         return cast("F | None", self._followers.get(make))
 

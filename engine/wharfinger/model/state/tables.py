@@ -155,7 +155,7 @@ class ClusterTables:
         return self._devices
 
     def read_devices(self, sources: Sequence[DeviceSource]) -> None:
-        """Ask these sources for the devices of nodes from now on; a device of an earlier one comes first."""
+        """Set the sources of the devices of nodes, in order: devices of an earlier source come first."""
         self.revision += 1
         self.device_sources, self._devices = tuple(sources), None
         for row in range(self.nodes.rows.count):
@@ -210,7 +210,7 @@ class ClusterTables:
     def _move_ports(self, source: int, target: int) -> None:
         for placement in self.pods.by_row[target].values():
             ports = placement.pod.host_ports
-            self.ports.give_back(source, ports)
+            self.ports.remove(source, ports)
             self.ports.take(target, ports)
 
     def put(self, pod: PodView, row: int, *, assumed: bool) -> None:
@@ -230,9 +230,9 @@ class ClusterTables:
         """Remove a pod from its row."""
         demand, row = placement.pod.demand, placement.row
         self.revision += 1
-        self.nodes.resources.give_back(row, demand.requests, demand.nonzero)
+        self.nodes.resources.remove(row, demand.requests, demand.nonzero)
         if demand.host_ports:
-            self.ports.give_back(row, demand.host_ports)
+            self.ports.remove(row, demand.host_ports)
         self.pods.remove(placement)
         if self.gpus:
             self.gpus.count_pod(row, placement.pod, -1, partial(self._pods_on, row))
@@ -260,7 +260,7 @@ class ClusterTables:
         return known
 
     def _count_gpus_by(self, names: GpuNames) -> None:
-        """Show policies the GPUs under these names, which are a setting of the plugin that chooses among them."""
+        """Give policies the GPUs under these names, a setting of the plugin that chooses among them."""
         if any(isinstance(source, SharedGpus) and source.names != names for source in self.device_sources):
             sources = [SharedGpus(names) if isinstance(source, SharedGpus) else source for source in self.device_sources]
             self.device_sources, self._devices = tuple(sources), None
@@ -361,7 +361,7 @@ class ClusterTables:
             twin.nominations.put(pod.uid, node_name, pod)
         for obj in self.objects:
             twin.objects.put(obj)
-        allocated.carry(self.objects, twin.objects)
+        allocated.copy_in_flight(self.objects, twin.objects)
         for name, samples in self.metrics.samples.items():
             twin.metrics.set(name, samples)
         twin.group_sizes = dict(self.group_sizes)

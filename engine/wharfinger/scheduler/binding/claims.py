@@ -5,7 +5,7 @@ Devices:
         reserve ──▶ bind (write allocation and reservation, wait until the devices are ready) ──▶ the pod is bound
            └─────────────▶ give back, if anything fails
 
-A device that was chosen is taken at once (`ClusterState.take_devices`), so that no two pods get it. It stays taken until the watch shows
+A device that was chosen is taken at once (`ClusterState.reserve_devices`), so that no two pods get it. It stays taken until the watch shows
 the allocation in the claim, which then counts instead. If the pod is not bound, what is not written is given back, and what is written
 loses the reservation for the pod: the next attempt finds the claim allocated, or PostFilter frees it, or Kubernetes' controller does. What
 is written and not shown yet is given back when the watch shows it.
@@ -75,7 +75,7 @@ class DeviceClaims:
     def reserve(self, pod: PodView, chosen: tuple[ClaimAllocation, ...]) -> None:
         """Take the devices that were chosen for a pod that was just assumed."""
         for number, each in enumerate(chosen, start=1):
-            self._cluster.state.take_devices(each.claim, each.allocation)
+            self._cluster.state.reserve_devices(each.claim, each.allocation)
             self._taken[pod.uid] = chosen[:number]  # to be given back if the next one cannot be taken
 
     def claim_changed(self, claim: objects.ResourceClaim) -> None:
@@ -83,7 +83,7 @@ class DeviceClaims:
         for waiting in self._awaited.pop(claim.metadata.uid, ()):
             waiting.set()
 
-    def give_back(self, pod: PodView) -> bool:
+    def release(self, pod: PodView) -> bool:
         """True if devices are free now; undoes `reserve`, and what `bind` has written, the latter in the background."""
         written = self._written.pop(pod.uid, [])
         unseen = [claim for claim in written if not self._shows(claim)]
@@ -91,7 +91,7 @@ class DeviceClaims:
         for each in self._taken.pop(pod.uid, ()):
             found = next((claim for claim in unseen if _holds(claim, each.allocation)), None)
             if found is None:
-                freed |= self._cluster.state.give_back_devices(each.claim)
+                freed |= self._cluster.state.release_devices(each.claim)
             else:
                 self._background.start(self._release_once_visible(each, found))
         for claim in written:  # each by itself: one that cannot be given back must not keep the others
@@ -121,12 +121,12 @@ class DeviceClaims:
         await self._wait_for_devices(placement, plugin.arguments.binding_seconds, check)
 
     def bound(self, pod: PodView) -> None:
-        """Note that a pod is bound: its claims stay with it."""
+        """Forget a pod that is bound: its claims stay with it."""
         if not (self._taken or self._written):
             return
         self._written.pop(pod.uid, None)
         for each in self._taken.pop(pod.uid, ()):
-            self._cluster.state.give_back_devices(each.claim, written=True)
+            self._cluster.state.release_devices(each.claim, written=True)
 
     async def post_filter(self, decision: Decision) -> None:
         """Free or delete a claim so that the next attempt may choose devices again."""
@@ -200,7 +200,7 @@ class DeviceClaims:
         try:
             await self._is_visible(written)
         finally:
-            self._cluster.state.give_back_devices(taken.claim)
+            self._cluster.state.release_devices(taken.claim)
 
     async def _change(self, claims: Sequence[objects.ResourceClaim], seconds: float) -> None:
         """Return when the watch shows a change of one of the claims, or at the timeout."""

@@ -2,7 +2,7 @@
 
     Permit ──▶ PreBind (with the pod's volumes and devices) ──▶ Bind ──▶ PostBind
 
-Members of a group wait for each other before Bind (`together.BindTogether`).
+Members of a group wait for each other before Bind (`together.GroupBinding`).
 
 The pod is assumed on its node all the while. If anything fails, what was reserved is given back, the pod is forgotten and queued again. A
 bind without a response may have been written. The pod stays assumed while the watch has time to show it. The same bind is sent again; it
@@ -28,8 +28,8 @@ from wharfinger.framework.prepared import Reason
 from wharfinger.groups.domains import of_rows as domains_of_rows
 from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.claims import DeviceClaims, VolumeBinds
+from wharfinger.scheduler.binding.group_binding import DELETED, GroupBinding, PlacementReleased
 from wharfinger.scheduler.binding.permits import Permits, Released
-from wharfinger.scheduler.binding.together import DELETED, BindTogether, GivenBack
 from wharfinger.scheduler.events import DecisionSummary, attempt_ended
 from wharfinger.scheduler.ports import LiveCluster
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.profiles import Profile
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
-    from wharfinger.scheduler.status import Failures, StatusWrites
+    from wharfinger.scheduler.status import FailureHandler, StatusWrites
 
 
 RECHECK_DELAYS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 4.0)
@@ -65,7 +65,7 @@ def _no_group() -> None:
 class _Member(Struct, frozen=True):
     """A member of a group that is being bound."""
 
-    together: BindTogether
+    together: GroupBinding
     profile: Profile
     placement: Placement
 
@@ -79,7 +79,7 @@ class BindingCycle:
         *,
         queue: SchedulingQueue,
         writes: StatusWrites,
-        failures: Failures,
+        failures: FailureHandler,
         permits: Permits,
         most: int,
     ) -> None:
@@ -101,7 +101,7 @@ class BindingCycle:
     def __len__(self) -> int:
         return len(self._background)
 
-    def start(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary, together: BindTogether | None = None) -> None:
+    def start(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary, together: GroupBinding | None = None) -> None:
         """Bind an assumed and reserved pod in the background, `together` with other members of its group."""
         if together is not None:
             self._members[queued.uid] = _Member(together, queued.profile, placement)
@@ -111,7 +111,7 @@ class BindingCycle:
         self._occupy()
 
     def leaving(self, uid: str) -> None:
-        """Note that a pod is deleted or terminating.
+        """Handle a pod that is deleted or terminating.
 
         It waits for no permit any more, and members that wait for it are given back if they are too few without it.
         """
@@ -121,18 +121,18 @@ class BindingCycle:
             member.together.lost(uid, DELETED)
 
     def node_removed(self, name: str) -> None:
-        """Note that a node is gone: the members of groups that were to be bound to it are lost for the others."""
+        """Handle a deleted node: members of groups that were to be bound to it are lost for the others."""
         for uid, member in [(uid, member) for uid, member in self._members.items() if member.placement.node == name]:
             why = f"node {name} was removed while the group was being bound"
             member.together.lost(uid, why)
-            self.give_back(uid, why)
+            self.release(uid, why)
 
-    def waiting(self, uids: Iterable[str]) -> BindTogether | None:
+    def waiting(self, uids: Iterable[str]) -> GroupBinding | None:
         """Those that are bound together with one of these pods, if they still wait for each other."""
         found = (self._members.get(uid) for uid in uids)
         return next((member.together for member in found if member is not None and member.together.is_open), None)
 
-    def misfit(self, uids: Collection[str], since: int, domains: Mapping[str, str]) -> str:
+    def misfit_reason(self, uids: Collection[str], since: int, domains: Mapping[str, str]) -> str:
         """The reason why one of these assumed members does not fit its node any more; "" if all do.
 
         Only nodes that have changed after the revision `since` are looked at. `domains` are the values of their required topology keys.
@@ -161,7 +161,7 @@ class BindingCycle:
         finally:
             state.assume(pod, member.placement.node)
 
-    def gives_back(self, uid: str) -> bool:
+    def will_be_released(self, uid: str) -> bool:
         """True if a pod is a member of a group that cannot be bound as decided, and still prepares: its place will be given back."""
         member = self._members.get(uid)
         return member is not None and bool(member.together.failure)
@@ -170,9 +170,9 @@ class BindingCycle:
         """True if a pod was waiting for a Permit plugin; it is refused now."""
         return self._permits.reject(uid, Reason(why))
 
-    def give_back(self, uid: str, why: str) -> bool:
+    def release(self, uid: str, why: str) -> bool:
         """True if a member of a group was waiting for a Permit plugin; it gives its place back now, and is tried again with the others."""
-        return self._permits.fail(uid, GivenBack(why))
+        return self._permits.fail(uid, PlacementReleased(why))
 
     async def drain(self) -> None:
         """Wait until no binding is under way."""
@@ -193,7 +193,7 @@ class BindingCycle:
                 plugin.unreserve(placement)
             except Exception as error:  # noqa: BLE001 — plugins may raise anything, and no pod may be lost by it
                 self._ports.emit(Failed(f"pod {placement.pod.key}", error))
-        if self.claims.give_back(placement.pod) and known:  # the pod itself may be gone already, and its devices are free only now
+        if self.claims.release(placement.pod) and known:  # the pod itself may be gone already, and its devices are free only now
             self._queue.notify(Change(events=ClusterEvent.RESOURCE_CLAIM, label="ResourceClaimUpdate"))
         forgotten = self._cluster.state.forget(placement.pod)
         if forgotten and queued.group is not None:
@@ -216,9 +216,9 @@ class BindingCycle:
             self.undo(queued, placement)
             self._failures.unschedulable(queued, frozenset({refused.plugin}), decided, message=refused.reason.text)
             self._lost(queued, refused.reason.text)
-        except GivenBack as given_back:
+        except PlacementReleased as released:
             self.undo(queued, placement)
-            self._failures.given_back(queued, str(given_back), decided)
+            self._failures.released(queued, str(released), decided)
         except asyncio.CancelledError:
             self.undo(queued, placement)
             raise
@@ -242,7 +242,7 @@ class BindingCycle:
         if together is not None:
             together.lost(queued.uid, f"member {queued.pod.name} could not be bound: {why}")
 
-    def _together(self, queued: QueuedPod) -> BindTogether | None:
+    def _together(self, queued: QueuedPod) -> GroupBinding | None:
         """The members that are bound together with a pod; None without a group."""
         member = None if queued.group is None else self._members.get(queued.uid)
         return None if member is None else member.together
@@ -264,7 +264,7 @@ class BindingCycle:
         finally:
             queued.stages["bind"] = clock.monotonic() - sent
 
-    async def _wait_for_others(self, together: BindTogether, queued: QueuedPod) -> None:
+    async def _wait_for_others(self, together: GroupBinding, queued: QueuedPod) -> None:
         """Return once the group may be bound, and there is room for another request: a group may be larger than the limit."""
         if together.arrived(queued.uid) and self._occupied <= self._most:
             together.check(queued.uid)
@@ -307,7 +307,7 @@ class BindingCycle:
         finally:
             queued.stages["pre_bind"] = clock.monotonic() - started
 
-    async def _pre_bind(self, plugin: PreBindPlugin, placement: Placement, together: BindTogether | None) -> Reason | None:
+    async def _pre_bind(self, plugin: PreBindPlugin, placement: Placement, together: GroupBinding | None) -> Reason | None:
         """The answer of a plugin, which has as long as it wants, but for a member of a group only the time of the group."""
         if together is None:
             return await plugin.pre_bind(placement)

@@ -155,7 +155,7 @@ class Permits:
         return True
 
     def end(self, uid: str) -> None:
-        """Note that the binding cycle of a placement has ended."""
+        """Remove a placement whose binding cycle has ended."""
         if self._waiting.pop(uid, None) is not None:
             self._call_plugins()
             self.cluster_changed()

@@ -196,7 +196,7 @@ class Encoding:
             "put": lambda obj: _object("put", obj),
             "drop": lambda kind, key: iter([Line(t="drop", kind=kind, key=key)]),
             "take devices": lambda claim, allocation: _object("take devices", with_allocation(claim, allocation)),
-            "give back devices": _given_back,
+            "give back devices": _released_devices,
             "metric": _metric,
             "metric gone": lambda name: iter([Line(t="metric gone", name=name)]),
             "group size": lambda key, size: iter([Line(t="group size", key=key, size=size)]),
@@ -282,13 +282,13 @@ class Encoding:
 
 def settings_of(chain: Chain) -> ChainSettings:
     """The settings that the built-in part of a chain is assembled from."""
-    present = {link.name for link in chain.links}
+    present = {entry.name for entry in chain.entries}
     return ChainSettings(
-        weights={link.name: link.weight for link in chain.links if link.weight is not None},
+        weights={entry.name: entry.weight for entry in chain.entries if entry.weight is not None},
         arguments={
-            link.name: found
-            for link in chain.links
-            if (found := link.plugin.arguments.model_dump(mode="json", by_alias=True, exclude_unset=True))
+            entry.name: found
+            for entry in chain.entries
+            if (found := entry.plugin.arguments.model_dump(mode="json", by_alias=True, exclude_unset=True))
         },
         disabled=tuple(sorted(set(default_registry()) - present)),
     )
@@ -310,7 +310,7 @@ def _object(name: str, obj: objects.AnyObject) -> Iterator[Line]:
     yield Line(t=name, kind=kind, object=msgspec.Raw(ENCODE(obj)))
 
 
-def _given_back(claim: objects.ResourceClaim, written: bool) -> Iterator[Line]:
+def _released_devices(claim: objects.ResourceClaim, written: bool) -> Iterator[Line]:
     yield Line(t="give back devices", object=msgspec.Raw(ENCODE(claim)), assumed=written)
 
 

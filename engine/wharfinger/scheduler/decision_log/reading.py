@@ -153,8 +153,8 @@ class Playback:
             "stays": lambda line: self.state.expect_staying(line.uid),
             "put": lambda line: self.state.put(decode.decode_json(line.object, _KINDS[line.kind])),
             "drop": lambda line: self.state.drop(line.kind, line.key),
-            "take devices": self._take_devices,
-            "give back devices": lambda line: self.state.give_back_devices(_claim(line), written=line.assumed),
+            "take devices": self._reserve_devices,
+            "give back devices": lambda line: self.state.release_devices(_claim(line), written=line.assumed),
             "metric": lambda line: self.state.set_metric(line.name, line.samples),
             "metric gone": lambda line: self.state.drop_metric(line.name),
             "group size": lambda line: self.state.set_group_size(line.key, line.size),
@@ -246,11 +246,11 @@ class Playback:
         set_revision(self.state, line.revision)
         self.complete = True
 
-    def _take_devices(self, line: Line) -> None:
+    def _reserve_devices(self, line: Line) -> None:
         claim = _claim(line)
         if claim.status.allocation is None:
             raise BrokenLog("a claim without an allocation")
-        self.state.take_devices(with_allocation(claim, None), claim.status.allocation)
+        self.state.reserve_devices(with_allocation(claim, None), claim.status.allocation)
 
     def _pod(self, line: Line) -> None:
         pod = self.pod(line)

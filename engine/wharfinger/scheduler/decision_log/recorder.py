@@ -66,7 +66,7 @@ class RecordedState(ClusterState):
         return found
 
     def add_pod(self, pod: objects.Pod | PodView) -> None:
-        """Take over the pod of the API server."""
+        """Apply the pod as the API server has it."""
         view = pod if isinstance(pod, PodView) else PodView(pod)
         with self._one("pod", view):
             super().add_pod(view)
@@ -104,7 +104,7 @@ class RecordedState(ClusterState):
         return found
 
     def expect_leaving(self, uid: str) -> None:
-        """Note that a pod is being evicted."""
+        """Mark a pod as being evicted."""
         super().expect_leaving(uid)
         self._note("leaves", uid)
 
@@ -129,14 +129,14 @@ class RecordedState(ClusterState):
         self._note("drop", kind, key)
         return found
 
-    def take_devices(self, claim: objects.ResourceClaim, allocation: objects.Allocation) -> None:
+    def reserve_devices(self, claim: objects.ResourceClaim, allocation: objects.Allocation) -> None:
         """Count the devices of an allocation before it is written."""
-        super().take_devices(claim, allocation)
+        super().reserve_devices(claim, allocation)
         self._note("take devices", claim, allocation)
 
-    def give_back_devices(self, claim: objects.ResourceClaim, *, written: bool = False) -> bool:
+    def release_devices(self, claim: objects.ResourceClaim, *, written: bool = False) -> bool:
         """True if no pod needs the allocation in flight any more."""
-        freed = super().give_back_devices(claim, written=written)
+        freed = super().release_devices(claim, written=written)
         self._note("give back devices", claim, written)
         return freed
 

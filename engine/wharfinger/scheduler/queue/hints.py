@@ -84,7 +84,7 @@ class GroupLevels(Plugin):
         return not self._keys.isdisjoint(change.keys)
 
 
-def concerning(filtering: Filtering) -> set[Plugin]:
+def applying_plugins(filtering: Filtering) -> set[Plugin]:
     """The plugins of the filters that apply to a pod, or of the one that refuses it; to be called right after the evaluation."""
     by_name: dict[str, Plugin] = {slot.plugin.name: slot.plugin for slot in filtering.slots}
     if filtering.refusal is not None:
@@ -184,7 +184,7 @@ class WaitingPods:
                 if not groups:
                     del self._by_rejectors[rejected_by]
 
-    def helped_by(self, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> list[QueuedPod]:
+    def pods_to_wake(self, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> list[QueuedPod]:
         """The pods that a change may help. `snapshot` is the cluster after the change.
 
         It is taken only if a plugin checks the change itself.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from wharfinger.framework.ports import Clock
 from wharfinger.framework.prepared import Reason
 from wharfinger.scheduler.queue import hints
-from wharfinger.scheduler.queue.places import REJECTED, QueuePlaces, QueueSettings
+from wharfinger.scheduler.queue.sub_queues import REJECTED, QueueSettings, SubQueues
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod
 
 if TYPE_CHECKING:
@@ -35,19 +35,19 @@ class QueuedGroups:
         self,
         clock: Clock,
         settings: QueueSettings,
-        places: QueuePlaces,
+        sub_queues: SubQueues,
         index: GroupIndex,
         snapshot: Callable[[], Snapshot],
         emit: Emit,
     ) -> None:
         self._clock = clock
         self._settings = settings
-        self._places = places
+        self._sub_queues = sub_queues
         self._snapshot = snapshot
         self._emit = emit
         self._entries: dict[str, QueuedGroup] = {}
         self.index = index
-        places.groups = self
+        sub_queues.groups = self
 
     def __iter__(self) -> Iterator[QueuedGroup]:
         """The groups with members that wait or are being tried."""
@@ -97,7 +97,7 @@ class QueuedGroups:
         return key
 
     def gone(self, uid: str) -> None:
-        """Note that a pod is deleted or finished: the others may be too few, or be placed in another domain than where it was."""
+        """Handle a pod that is deleted or finished: the others may be too few, or go to another domain."""
         placed = self.index.is_placed(uid)
         key = self.index.remove(uid)
         if key is None:
@@ -108,18 +108,18 @@ class QueuedGroups:
             return
         terms = self.index.terms(key)
         elsewhere = placed and entry.place is Place.UNSCHEDULABLE and terms is not None and bool(terms.levels)
-        if elsewhere or self.index.awaited(key) is not None:
+        if elsewhere or self.index.waiting_reason(key) is not None:
             self._changed(entry, CHANGED)
 
     def terms_changed(self, key: str) -> None:
-        """Note that the PodGroup of that key was added, changed or deleted: the group is tried again."""
+        """Try a group again after its PodGroup was added, changed or deleted."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.stale = True
             self._changed(entry, CHANGED)
 
     def _admit_if_complete(self, key: str, *, placed: bool = False) -> None:
-        """Let a gated group in if enough of its members are there now, and forget one that has no members any more.
+        """Admit a gated group that has enough members now, and forget one without members.
 
         `placed`: a member has a node that it did not get here. The others need fewer nodes then, and maybe in its domain.
         """
@@ -139,7 +139,7 @@ class QueuedGroups:
     # ── members ──
 
     def join(self, member: QueuedPod, event: str) -> None:
-        """Let a member without its own gate wait in its group; the group is tried again with it."""
+        """Add a member without a gate of its own to its group; the group is tried again."""
         key = member.group or ""
         entry = self._entries.get(key)
         if entry is None:
@@ -164,26 +164,26 @@ class QueuedGroups:
             entry.stale = True
 
     def placed(self, entry: QueuedGroup, member: QueuedPod, placed: PodView) -> None:
-        """Note that a member of the attempt is assumed on a node; from now on it is on its own."""
+        """Record that a member of the attempt is assumed on a node; it is bound apart from the attempt."""
         entry.trying.pop(member.uid, None)
         self.index.put(placed)
 
     def unplaced(self, pod: PodView) -> None:
-        """Note that a member is not assumed any more."""
+        """Record that a member is not assumed any more."""
         if self.index.key_of(pod.uid) is not None:
             self.index.put(pod)
 
     def rejoin(self, member: QueuedPod, rejectors: frozenset[Plugin] | None) -> None:
-        """Let a member wait in its group again whose binding failed: the group is tried again after a backoff.
+        """Return a member whose binding failed to its group, which is tried again after a backoff.
 
         With `rejectors`, the plugins that refused the placement, it waits for an event that may help.
         """
         entry = self._entries.get(member.group or "")
         if entry is None:
-            self._places.in_flight.end(member.uid)
+            self._sub_queues.in_flight.end(member.uid)
             self.join(member, REJECTED)
             return
-        self._places.in_flight.end(member.uid)
+        self._sub_queues.in_flight.end(member.uid)
         alone = entry.place is Place.GONE
         self._wait(entry, member)
         if not alone:
@@ -194,7 +194,7 @@ class QueuedGroups:
             self._after_rejection(entry, rejectors, missed=False)
 
     def bound(self, member: QueuedPod) -> None:
-        """Note that a member is bound."""
+        """Record that a member is bound."""
         entry = self._entries.get(member.group or "")
         if entry is not None:
             entry.errors = 0
@@ -212,7 +212,7 @@ class QueuedGroups:
             member.tried = member.pod
             member.stages = {"queue": max(0.0, now - member.queued_at)}
             member.queued_at = member.started = now
-            self._places.in_flight.begin(uid)
+            self._sub_queues.in_flight.begin(uid)
 
     def decided(self, entry: QueuedGroup, rejectors: frozenset[Plugin]) -> None:
         """End an attempt in which the members were placed that the group needs.
@@ -223,17 +223,21 @@ class QueuedGroups:
         if entry.trying:
             self.reject(entry, rejectors)
         else:
-            self._places.in_flight.end(entry.uid)
+            self._sub_queues.in_flight.end(entry.uid)
             self._make_ready(entry)
 
     def reject(self, entry: QueuedGroup, rejectors: frozenset[Plugin]) -> None:
-        """Let an unschedulable group wait until an event may help.
+        """Queue an unschedulable group until an event may help.
 
         If a rejecting plugin depends on time, it is tried again after a backoff.
         """
         own = self.index.key_of
-        missed = [change for change in self._places.in_flight.missed(entry.uid) if change.pod is None or own(change.pod.uid) != entry.key]
-        unknown = self._places.in_flight.has_lost(entry.uid) or bool(entry.members) or entry.stale
+        missed = [
+            change
+            for change in self._sub_queues.in_flight.changes_since_begin(entry.uid)
+            if change.pod is None or own(change.pod.uid) != entry.key
+        ]
+        unknown = self._sub_queues.in_flight.has_overflowed(entry.uid) or bool(entry.members) or entry.stale
         entry.rejectors = rejectors
         self._end_attempt(entry)
         woken = unknown or any(hints.may_help(entry, change, self._snapshot, self._emit) for change in missed)
@@ -249,7 +253,7 @@ class QueuedGroups:
         """Undo the beginning of an attempt, and let the group wait until an event may help or `activate` is called."""
         self._undo(entry)
         if entry.members:
-            self._places.wait_for_event(entry)
+            self._sub_queues.wait_for_event(entry)
 
     def put_back(self, entry: QueuedGroup) -> None:
         """Undo the beginning of an attempt: it was not made, or the group has changed meanwhile."""
@@ -260,8 +264,8 @@ class QueuedGroups:
         """True if the group was waiting; it is ready now, without backoff. Gated groups stay."""
         if entry.place not in {Place.UNSCHEDULABLE, Place.BACKOFF, Place.ERROR_BACKOFF}:
             return False
-        self._places.take_out(entry)
-        self._places.activate(entry, event)
+        self._sub_queues.take_out(entry)
+        self._sub_queues.activate(entry, event)
         return True
 
     # ── the entry ──
@@ -279,7 +283,7 @@ class QueuedGroups:
 
     def _end_attempt(self, entry: QueuedGroup) -> None:
         """End the attempt under way: its members wait in the group again, before those that came meanwhile."""
-        in_flight = self._places.in_flight
+        in_flight = self._sub_queues.in_flight
         in_flight.end(entry.uid)
         for member in entry.trying.values():
             in_flight.end(member.uid)
@@ -300,11 +304,11 @@ class QueuedGroups:
         if self._gated(entry):
             return
         if missed:
-            self._places.line_up(entry, REJECTED)
+            self._sub_queues.enqueue(entry, REJECTED)
         elif hints.timed(rejectors):
-            self._places.back_off(entry, self._settings.backoff.ready_at(entry.queued_at, entry.rejections))
+            self._sub_queues.back_off(entry, self._settings.backoff.ready_at(entry.queued_at, entry.rejections))
         else:
-            self._places.wait_for_event(entry)
+            self._sub_queues.wait_for_event(entry)
 
     def _after_error(self, entry: QueuedGroup) -> None:
         entry.rejectors = frozenset()
@@ -312,42 +316,42 @@ class QueuedGroups:
         entry.flushed = False
         entry.queued_at = self._clock.monotonic()
         if not self._gated(entry):
-            self._places.back_off(entry, self._settings.error_backoff.ready_at(entry.queued_at, entry.errors))
+            self._sub_queues.back_off(entry, self._settings.error_backoff.ready_at(entry.queued_at, entry.errors))
 
     def _make_ready(self, entry: QueuedGroup) -> None:
-        """Let an entry without a place be ready if it has members."""
+        """Queue an entry without a place as ready if it has members."""
         entry.place = Place.GONE
         if not self._gated(entry):
-            self._places.activate(entry, CHANGED)
+            self._sub_queues.activate(entry, CHANGED)
 
     def _changed(self, entry: QueuedGroup, event: str, *, joined: bool = True) -> None:
         """Put an entry into the right place after a change of its members or terms; one in flight is looked at when its attempt ends."""
         if entry.place is Place.IN_FLIGHT:
             return
         place, key = entry.place, entry.sort_key
-        reason = self._awaited(entry)
+        reason = self._waiting_reason(entry)
         if place is Place.GATED and reason is not None and entry.members and reason == entry.gate:
             return
         if reason is not None or not entry.members:
-            self._places.take_out(entry)
+            self._sub_queues.take_out(entry)
             self._gate(entry, reason)
             return
         self._order(entry)
         if place in {Place.GATED, Place.GONE} or (place is Place.UNSCHEDULABLE and joined):
-            self._places.take_out(entry)
+            self._sub_queues.take_out(entry)
             entry.place = Place.GONE
             self._open(entry)
-            self._places.line_up(entry, event)
+            self._sub_queues.enqueue(entry, event)
         elif place is Place.ACTIVE and entry.sort_key != key:
-            self._places.take_out(entry)
-            self._places.activate(entry, event)
+            self._sub_queues.take_out(entry)
+            self._sub_queues.activate(entry, event)
 
     def _gated(self, entry: QueuedGroup) -> bool:
         """True if an entry without a place may not be tried now: it has no members, or must wait for something."""
-        return self._gate(entry, self._awaited(entry))
+        return self._gate(entry, self._waiting_reason(entry))
 
     def _gate(self, entry: QueuedGroup, reason: Reason | None) -> bool:
-        """True if an entry without a place may not be tried now; `reason` is that of `_awaited`. Puts it where it belongs."""
+        """True if an entry without a place may not be tried now; `reason` is that of `_waiting_reason`. Puts it where it belongs."""
         if not entry.members:
             entry.place = Place.GONE
             self._forget(entry)
@@ -370,9 +374,9 @@ class QueuedGroups:
             for member in entry.members.values():
                 member.gate = None
 
-    def _awaited(self, entry: QueuedGroup) -> Reason | None:
+    def _waiting_reason(self, entry: QueuedGroup) -> Reason | None:
         """The reason not to try the group yet, in the words of kube-scheduler; None if it may be tried."""
-        text = self.index.awaited(entry.key)
+        text = self.index.waiting_reason(entry.key)
         return None if text is None else Reason(text, resolvable=False)
 
     def _order(self, entry: QueuedGroup) -> None:

@@ -20,18 +20,18 @@ from wharfinger.model.state.object_store import ObjectStore
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler.events import PodsFlushed
 from wharfinger.scheduler.queue import hints
-from wharfinger.scheduler.queue.places import (
+from wharfinger.scheduler.queue.queued_groups import QueuedGroups
+from wharfinger.scheduler.queue.sub_queues import (
     PODS_PER_STEP,
     REJECTED,
     SCOPES_PER_STEP,
     Condition,
     GateFailed,
-    QueuePlaces,
     QueueSettings,
+    SubQueues,
     WokenPods,
     check,
 )
-from wharfinger.scheduler.queue.queued_groups import QueuedGroups
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod, differ
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ class SchedulingQueue:
         self._settings = settings or QueueSettings()
         self._emit = emit
         self._pods: dict[str, QueuedPod] = {}
-        self._places = QueuePlaces(clock, self._settings, emit, wake, gate_failed or self._report_gate)
-        self._unschedulable = self._places.unschedulable
-        self._in_flight = self._places.in_flight
+        self._sub_queues = SubQueues(clock, self._settings, emit, wake, gate_failed or self._report_gate)
+        self._unschedulable = self._sub_queues.unschedulable
+        self._in_flight = self._sub_queues.in_flight
         known = GroupIndex(ObjectStore()) if index is None else index
         self._regrouping: set[str] = set()
-        self.groups = QueuedGroups(clock, self._settings, self._places, known, snapshot, emit)
+        self.groups = QueuedGroups(clock, self._settings, self._sub_queues, known, snapshot, emit)
         self._wake_scheduler = wake
         self._woken = WokenPods()
         self._next_sweep = 0.0
@@ -103,7 +103,7 @@ class SchedulingQueue:
     def depths(self) -> Mapping[str, int]:
         """The number of pods that wait in each place, as `scheduler_pending_pods` names them, and `in_flight`."""
         gated = sum(1 for queued in self._pods.values() if queued.place is Place.GATED)
-        return self.groups.depths({**self._places.depths, "gated": gated})
+        return self.groups.depths({**self._sub_queues.depths, "gated": gated})
 
     # ── changes of the cluster ──
 
@@ -117,10 +117,10 @@ class SchedulingQueue:
         key = profile.sort_key(pod)
         queued = QueuedPod(pod=pod, profile=profile, sort_key=key, first_seen=now, queued_at=now, place=Place.GONE, group=group)
         self._pods[pod.uid] = queued
-        self._places.let_in(queued, ADDED)
+        self._sub_queues.admit(queued, ADDED)
 
     def _update(self, queued: QueuedPod, pod: PodView, group: str | None) -> None:
-        """Take over a new version of a pod; if it differs, the pod is tried again, by whichever plugin it was rejected."""
+        """Update a queued pod; if it differs, it is tried again, whichever plugin rejected it."""
         changed = differ(queued.pod, pod)
         if group != queued.group and queued.place is Place.IN_FLIGHT:
             self._regrouping.add(queued.uid)
@@ -132,22 +132,22 @@ class SchedulingQueue:
             queued.pod = pod
             queued.sort_key = queued.profile.sort_key(pod)
             if changed and queued.place is Place.UNSCHEDULABLE:
-                self._places.take_out(queued)
-                self._places.let_in(queued, UPDATED)
+                self._sub_queues.take_out(queued)
+                self._sub_queues.admit(queued, UPDATED)
             elif changed and queued.place is Place.GATED:
-                self._places.let_in(queued, UPDATED)
+                self._sub_queues.admit(queued, UPDATED)
             return
-        self._places.take_out(queued)
+        self._sub_queues.take_out(queued)
         queued.pod = pod
         queued.sort_key = queued.profile.sort_key(pod)
-        self._places.let_in(queued, UPDATED)
+        self._sub_queues.admit(queued, UPDATED)
 
     def move(self, queued: QueuedPod, group: str | None) -> None:
-        """Let a waiting pod belong to another group, or to none."""
-        self._places.take_out(queued)
+        """Move a waiting pod to another group, or to none."""
+        self._sub_queues.take_out(queued)
         queued.group = group
         queued.place = Place.GONE
-        self._places.let_in(queued, UPDATED)
+        self._sub_queues.admit(queued, UPDATED)
 
     def regroup(self) -> Generator[None, None, None]:
         """Move waiting pods into their current groups of the index, in steps of one, and try the groups again.
@@ -176,14 +176,14 @@ class SchedulingQueue:
         """The pod that was queued under the uid, removed; None if there was none. An attempt under way is not stopped."""
         queued = self._pods.pop(uid, None)
         if queued is not None:
-            self._places.take_out(queued)
+            self._sub_queues.take_out(queued)
             queued.place = Place.GONE
         return queued
 
     def notify(self, change: Change) -> int:
         """The number of pods that a change has woken."""
-        self._in_flight.happened(change)
-        helped = self._unschedulable.helped_by(change, self._snapshot, self._emit)
+        self._in_flight.record_change(change)
+        helped = self._unschedulable.pods_to_wake(change, self._snapshot, self._emit)
         return self._wake(helped, change.label) if helped else 0
 
     def policies_changed(self, concerned: Callable[[QueuedPod], bool], evaluated: Callable[[], int] = lambda: 0) -> int:
@@ -192,7 +192,7 @@ class SchedulingQueue:
         `evaluated` returns how many scopes `concerned` has evaluated so far. Of very many pods or scopes some are checked later, and
         counted now.
         """
-        self._in_flight.happened(Change(events=ClusterEvent.POLICY, label=POLICY))
+        self._in_flight.record_change(Change(events=ClusterEvent.POLICY, label=POLICY))
         return self._wake(list(self._unschedulable), POLICY, Condition(concerned, evaluated))
 
     def resumed(self) -> int:
@@ -214,7 +214,7 @@ class SchedulingQueue:
             found += [queued] if holds else []
             n_checked, scopes = n_checked + 1, scopes + n_evaluated
         for queued in found:
-            self._let_in(queued, label)
+            self._admit(queued, label)
         later = waiting[n_checked:]
         if later:
             self._woken.add(later, label, condition)
@@ -223,15 +223,15 @@ class SchedulingQueue:
             self._wake_scheduler()
         return len(found) + len(later)
 
-    def _let_in(self, queued: QueuedPod, label: str) -> None:
-        self._places.take_out(queued)
+    def _admit(self, queued: QueuedPod, label: str) -> None:
+        self._sub_queues.take_out(queued)
         queued.flushed = label == FLUSHED
-        self._places.let_in(queued, label)
+        self._sub_queues.admit(queued, label)
 
     def _wake_more(self) -> None:
-        """Let in the next portion of the pods that are to be tried again."""
+        """Admit the next portion of the pods that are to be tried again."""
         for queued, label in self._woken.step():
-            self._let_in(queued, label)
+            self._admit(queued, label)
 
     # ── attempts ──
 
@@ -246,7 +246,7 @@ class SchedulingQueue:
                 self._regrouping.discard(uid)
                 if queued_then is not None:
                     self._follow_group(queued_then)
-        queued = self._places.next(groups=groups)
+        queued = self._sub_queues.next(groups=groups)
         if queued is None:
             return None
         queued.place = Place.IN_FLIGHT
@@ -268,7 +268,7 @@ class SchedulingQueue:
             self.groups.bound(queued)
 
     def reject(self, queued: QueuedPod, rejectors: frozenset[Plugin]) -> None:
-        """Let an unschedulable pod wait until an event may help.
+        """Queue an unschedulable pod until an event may help.
 
         If a rejecting plugin depends on time, it is tried again after a backoff.
         """
@@ -277,8 +277,10 @@ class SchedulingQueue:
         if queued.group is not None:
             self.groups.rejoin(queued, rejectors)
             return
-        missed = [change for change in self._in_flight.missed(queued.uid) if change.pod is None or change.pod.uid != queued.uid]
-        unknown = self._in_flight.has_lost(queued.uid)
+        missed = [
+            change for change in self._in_flight.changes_since_begin(queued.uid) if change.pod is None or change.pod.uid != queued.uid
+        ]
+        unknown = self._in_flight.has_overflowed(queued.uid)
         self._in_flight.end(queued.uid)
         queued.rejectors = rejectors
         queued.rejections += 1
@@ -290,18 +292,18 @@ class SchedulingQueue:
             or unknown
             or any(hints.may_help(queued, change, self._snapshot, self._emit) for change in missed)
         ):
-            self._places.let_in(queued, REJECTED)
+            self._sub_queues.admit(queued, REJECTED)
         elif hints.timed(rejectors):
-            self._places.back_off(queued, self._settings.backoff.ready_at(queued.queued_at, queued.rejections))
+            self._sub_queues.back_off(queued, self._settings.backoff.ready_at(queued.queued_at, queued.rejections))
         else:
-            self._places.wait_for_event(queued)
+            self._sub_queues.wait_for_event(queued)
 
     def wait_for_event(self, queued: QueuedPod) -> None:
         """Undo `pop`, and let the pod wait until an event may help or `activate` is called."""
         if queued.place is Place.IN_FLIGHT:
             self._in_flight.end(queued.uid)
             queued.attempts -= 1
-            self._places.wait_for_event(queued)
+            self._sub_queues.wait_for_event(queued)
 
     def fail(self, queued: QueuedPod) -> None:
         """Try a pod again after the error backoff: its attempt ended with an error."""
@@ -311,13 +313,13 @@ class SchedulingQueue:
         queued.errors += 1
         queued.flushed = False
         queued.queued_at = self._clock.monotonic()
-        self._places.back_off(queued, self._settings.error_backoff.ready_at(queued.queued_at, queued.errors))
+        self._sub_queues.back_off(queued, self._settings.error_backoff.ready_at(queued.queued_at, queued.errors))
 
     def put_back(self, queued: QueuedPod) -> None:
         """Undo `pop`: the attempt was not made."""
         if self._end_attempt(queued):
             queued.attempts -= 1
-            self._places.activate(queued, ACTIVATED)
+            self._sub_queues.activate(queued, ACTIVATED)
 
     def _end_attempt(self, queued: QueuedPod) -> bool:
         """End the attempt of a pod, or give a member back to its group; True if the pod is to get a place here."""
@@ -339,23 +341,23 @@ class SchedulingQueue:
             return entry is not None and self.groups.activate(entry, ACTIVATED)
         if queued is None or queued.gate is not None or queued.place in {Place.IN_FLIGHT, Place.ACTIVE}:
             return False
-        self._places.take_out(queued)
-        self._places.activate(queued, ACTIVATED)
+        self._sub_queues.take_out(queued)
+        self._sub_queues.activate(queued, ACTIVATED)
         return True
 
     def delay(self, uid: str) -> None:
         """Try a waiting pod or group again after the error backoff, and not earlier. Gated pods stay."""
         queued = self._pods.get(uid) or self.groups.by_uid(uid)
         if queued is not None and queued.gate is None and queued.place in {Place.UNSCHEDULABLE, Place.BACKOFF, Place.ACTIVE}:
-            self._places.take_out(queued)
-            self._places.back_off(queued, self._settings.error_backoff.ready_at(self._clock.monotonic(), queued.rejections))
+            self._sub_queues.take_out(queued)
+            self._sub_queues.back_off(queued, self._settings.error_backoff.ready_at(self._clock.monotonic(), queued.rejections))
 
     # ── time ──
 
     def flush(self) -> None:
-        """Let in what has waited long enough: ended backoffs, and pods that no event has woken for `longest_wait` seconds."""
+        """Admit the pods whose backoff has ended, and those that no event has woken for `longest_wait` seconds."""
         now = self._clock.monotonic()
-        self._places.end_backoffs(now)
+        self._sub_queues.end_backoffs(now)
         self._wake_more()
         if now >= self._next_sweep:
             self._next_sweep = now + FLUSH_INTERVAL
@@ -370,4 +372,4 @@ class SchedulingQueue:
 
     def next_ready_at(self) -> float | None:
         """The monotonic time at which the next backoff ends, or now if pods are still to be let in; None if there are neither."""
-        return self._clock.monotonic() if self._woken else self._places.next_ready_at()
+        return self._clock.monotonic() if self._woken else self._sub_queues.next_ready_at()

@@ -43,7 +43,7 @@ class Choice(Struct, frozen=True):
     title: str
 
 
-class Opened(Struct, frozen=True, kw_only=True):
+class OpenedCluster(Struct, frozen=True, kw_only=True):
     """A cluster as it is now. `state` may be changed for a question, and has to be put back.
 
     `waiting` are pods without a node. `chain` gives the chain that decides about a pod when a policy is added; None means no policy.
@@ -82,7 +82,7 @@ class Clusters(Protocol):
     def choices(self) -> Sequence[Choice]:
         """The clusters in the order in which they are offered."""
 
-    async def opened(self, key: str, run: Run) -> Opened:
+    async def opened(self, key: str, run: Run) -> OpenedCluster:
         """The cluster of a key; long work is done by `run`. Raises UnknownObject if there is none, another WharfingerError for later."""
 
     async def add(self, name: str, content: bytes, run: Run) -> Choice:
@@ -95,7 +95,7 @@ class Examples:
     uploads = False
 
     def __init__(self) -> None:
-        self._loaded: OrderedDict[str, Opened] = OrderedDict()
+        self._loaded: OrderedDict[str, OpenedCluster] = OrderedDict()
         self._sources: dict[str, tuple[str, Callable[[], Cluster]]] = {
             f"{EXAMPLE}{name}": (f"Example, {name}: {count(size, 'node')}", partial(load_cluster, [f"{EXAMPLE}{name}"]))
             for name, size in SIZES.items()
@@ -105,7 +105,7 @@ class Examples:
         """The clusters in the order in which they are offered."""
         return [Choice(key, title) for key, (title, _) in self._sources.items()]
 
-    async def opened(self, key: str, run: Run) -> Opened:
+    async def opened(self, key: str, run: Run) -> OpenedCluster:
         """The cluster of a key; raises UnknownObject if there is none."""
         if key not in self._sources:
             raise UnknownObject(f"there is no cluster {key}; there are {', '.join(self._sources)}")
@@ -156,7 +156,7 @@ def _same(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def _uploaded(name: str, content: bytes) -> tuple[Cluster, Opened]:
+def _uploaded(name: str, content: bytes) -> tuple[Cluster, OpenedCluster]:
     cluster = with_nodes(cluster_of(files.read_bytes(_unzipped(name, content), name, skip_invalid=True)), name)
     return cluster, _opened(name, cluster)
 
@@ -175,10 +175,10 @@ def _unzipped(name: str, content: bytes) -> bytes:
     return found
 
 
-def _opened(name: str, cluster: Cluster) -> Opened:
+def _opened(name: str, cluster: Cluster) -> OpenedCluster:
     plain = assemble()
 
     def chain(policy: CompiledPolicy | None, _pod: PodView) -> Chain:
         return plain if policy is None else with_policies(plain, [policy])
 
-    return Opened(state=cluster.state, waiting=cluster.pending, now=None, chain=chain, known=KnownCluster(name, cluster))
+    return OpenedCluster(state=cluster.state, waiting=cluster.pending, now=None, chain=chain, known=KnownCluster(name, cluster))

@@ -32,9 +32,9 @@ from wharfinger.policies import policy_tests
 from wharfinger.policies.coverage import Covered, covered_fraction
 from wharfinger.policies.policy_tests import Failure
 from wharfinger.policies.scenario import Attempt, Scenario
-from wharfinger.web.playground.clusters import Opened
-from wharfinger.web.ui import board
-from wharfinger.web.ui.board import Coloring
+from wharfinger.web.playground.clusters import OpenedCluster
+from wharfinger.web.ui import page_content
+from wharfinger.web.ui.page_content import Coloring
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
 MAX_NODES_SHOWN = 12
@@ -112,7 +112,7 @@ def _attempt(scenario: Scenario, attempt: Attempt) -> Mapping[str, Any]:
     }
 
 
-def described(opened: Opened) -> Mapping[str, Any]:
+def described(opened: OpenedCluster) -> Mapping[str, Any]:
     """A cluster: its tiles, their states, its use as colours, and the pods that can be decided."""
     snapshot = opened.state.snapshot(opened.now)
     placed = [pod.key for pod, _ in zip((pod for pod, _ in opened.state.placements()), range(MAX_PODS_OFFERED), strict=False)]
@@ -137,12 +137,12 @@ def _usage(snapshot: Snapshot) -> Coloring:
     index = snapshot.resource_index("cpu")
     none = np.zeros(snapshot.n_nodes, np.int64)
     used = (none, none) if index is None else (snapshot.requested[index], snapshot.allocatable[index])
-    return board.share("cpu requested", *used)
+    return page_content.share("cpu requested", *used)
 
 
 def _tiles(snapshot: Snapshot) -> Mapping[str, Any]:
-    found = board.tiles_of(snapshot)
-    flags = board.flags_of(snapshot).tolist()
+    found = page_content.tiles_of(snapshot)
+    flags = page_content.flags_of(snapshot).tolist()
     digest = hashlib.sha256(repr((found.names, found.zones, flags)).encode()).hexdigest()[:16]
     return {
         "tiles": {"names": list(found.names), "zones": list(found.zones), "zoneNames": list(found.zone_names)},
@@ -153,10 +153,10 @@ def _tiles(snapshot: Snapshot) -> Mapping[str, Any]:
 
 def _coloring(coloring: Coloring) -> Mapping[str, Any]:
     scale = {name: getattr(coloring, name) for name in ("title", "unit", "low", "high", "note")}
-    return {"colors": {**scale, "steps": board.SCALE_STEPS, "values": board.steps(coloring).tolist()}}
+    return {"colors": {**scale, "steps": page_content.SCALE_STEPS, "values": page_content.steps(coloring).tolist()}}
 
 
-def written(manifest: str, opened: Opened) -> tuple[PodView, workloads.Expansion]:
+def written(manifest: str, opened: OpenedCluster) -> tuple[PodView, workloads.Expansion]:
     """The first pod of a manifest and the objects that come with it; raises InvalidObject if there is no pod."""
     given = files.read_bytes(manifest.encode(), "the pod", written=True)
     found = opened.state.snapshot(opened.now).objects
@@ -168,7 +168,7 @@ def written(manifest: str, opened: Opened) -> tuple[PodView, workloads.Expansion
 
 
 def decided(  # noqa: PLR0913, PLR0917 — a question has these parts
-    opened: Opened, policy: CompiledPolicy | None, key: str, manifest: str, nodes: Sequence[str], layout: str
+    opened: OpenedCluster, policy: CompiledPolicy | None, key: str, manifest: str, nodes: Sequence[str], layout: str
 ) -> Mapping[str, Any]:
     """The decisions about a pod with a policy and without it: the map in the colours of its scores, and the reasons.
 
@@ -192,7 +192,7 @@ def decided(  # noqa: PLR0913, PLR0917 — a question has these parts
         found = _tiles(snapshot)
         return {
             **(found if found["layout"] != layout else {"layout": layout}),
-            **_coloring(board.points(f"points for {pod.key}", decision.evaluation, snapshot)),
+            **_coloring(page_content.points(f"points for {pod.key}", decision.evaluation, snapshot)),
             **explained_decision(pod, decision, snapshot, nodes).plain(),
             "difference": None if policy is None else _difference(plain, decision, snapshot),
             "node": _node(snapshot, nodes),
@@ -205,4 +205,4 @@ def _difference(plain: Decision, decision: Decision, snapshot: Snapshot) -> Mapp
 
 
 def _node(snapshot: Snapshot, nodes: Sequence[str]) -> Mapping[str, Any] | None:
-    return board.plain_node(snapshot, snapshot.known_row(nodes[0])) if nodes else None
+    return page_content.plain_node(snapshot, snapshot.known_row(nodes[0])) if nodes else None

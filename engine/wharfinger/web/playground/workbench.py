@@ -51,7 +51,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.model.reading import decode
 from wharfinger.web import page_files
 from wharfinger.web.playground import trial
-from wharfinger.web.playground.clusters import Choice, Clusters, Opened
+from wharfinger.web.playground.clusters import Choice, Clusters, OpenedCluster
 from wharfinger.web.requests import SERVICE_UNAVAILABLE, Answer, refusal, status_of, with_body
 
 if TYPE_CHECKING:
@@ -96,11 +96,11 @@ def routes(workbench: Workbench, *, public: bool = False, setting: str | None = 
         "/clusters/{key:path}": cluster,
     }
     answers: dict[str, Answer] = {
-        "/check": _question(About, workbench.check),
-        "/complete": _question(About, workbench.complete),
-        "/hover": _question(About, workbench.hover),
-        "/format": _question(About, workbench.format),
-        "/decide": _question(Placing, workbench.decide),
+        "/check": _question(TextQuestion, workbench.check),
+        "/complete": _question(TextQuestion, workbench.complete),
+        "/hover": _question(TextQuestion, workbench.hover),
+        "/format": _question(TextQuestion, workbench.format),
+        "/decide": _question(PodQuestion, workbench.decide),
     }
     if workbench.clusters.uploads:
         answers["/clusters"] = with_body("application/octet-stream", MAX_UPLOAD_BYTES, partial(_upload, workbench), called="file")
@@ -142,7 +142,7 @@ class PlaygroundBusy(WharfingerError):
     """Too many questions wait, or one has waited for too long."""
 
 
-class About(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TextQuestion(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A question about a text. `at` is a place in it in UTF-16 code units; `cluster` is the one whose names and values are offered."""
 
     text: Text
@@ -150,7 +150,7 @@ class About(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     cluster: Name = ""
 
 
-class Placing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PodQuestion(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A question about a pod: `pod` by its key, or a `manifest`. `node` is one to be explained; `layout` the tiles that are known."""
 
     text: Text
@@ -196,24 +196,24 @@ class Workbench:
             "uploads": self.clusters.uploads,
         }
 
-    async def check(self, question: About) -> Mapping[str, Any]:
+    async def check(self, question: TextQuestion) -> Mapping[str, Any]:
         """The findings, the highlighting and the results of the tests of a text."""
         async with self._taking_turns():
             return await self._run(partial(self._checked, question.text))
 
-    async def complete(self, question: About) -> Mapping[str, Any]:
+    async def complete(self, question: TextQuestion) -> Mapping[str, Any]:
         """The completion items at a place."""
         async with self._taking_turns():
             known = (await self._opened(question.cluster)).known if question.cluster else None
             return await self._run(lambda: _completion(self._document(question.text), question.at, known))
 
-    async def hover(self, question: About) -> Mapping[str, Any] | None:
+    async def hover(self, question: TextQuestion) -> Mapping[str, Any] | None:
         """The documentation of the word at a position; None for nothing."""
         async with self._taking_turns():
             known = (await self._opened(question.cluster)).known if question.cluster else None
             return await self._run(lambda: _hover(self._document(question.text), question.at, known))
 
-    async def format(self, question: About) -> Mapping[str, Any]:
+    async def format(self, question: TextQuestion) -> Mapping[str, Any]:
         """The text in its canonical layout, None where it does not parse."""
         async with self._taking_turns():
             return await self._run(lambda: {"text": self._document(question.text).formatted})
@@ -224,7 +224,7 @@ class Workbench:
             opened = await self._opened(key)
             return await self._run(lambda: trial.described(opened))
 
-    async def decide(self, question: Placing) -> Mapping[str, Any]:
+    async def decide(self, question: PodQuestion) -> Mapping[str, Any]:
         """The decision about a pod. Raises UnknownObject, InvalidObject (a bad manifest) or UsageError (a bad policy)."""
         async with self._taking_turns():
             opened = await self._opened(question.cluster)
@@ -263,12 +263,12 @@ class Workbench:
         tests = {"tests": None} if policy is None else trial.tested(policy, Positions(document.text))
         return {**_findings_and_colours(document), "policy": None if policy is None else policy.name, **tests}
 
-    def _decided(self, question: Placing, opened: Opened) -> Mapping[str, Any]:
+    def _decided(self, question: PodQuestion, opened: OpenedCluster) -> Mapping[str, Any]:
         policy = self._policy(question.text)
         found = trial.decided(opened, policy, question.pod, question.manifest, [question.node] if question.node else [], question.layout)
         return {**found, "policy": None if policy is None else policy.name}
 
-    async def _opened(self, key: str) -> Opened:
+    async def _opened(self, key: str) -> OpenedCluster:
         return await self.clusters.opened(key, self._run)
 
     async def _run(self, function: Callable[[], T]) -> T:

@@ -36,7 +36,7 @@ from wharfinger.web import page_files
 from wharfinger.web.decisions import RESULTS
 from wharfinger.web.page_files import HEADERS
 from wharfinger.web.requests import Answer, with_body
-from wharfinger.web.ui.board import Board, Channel, PodQuery, message
+from wharfinger.web.ui.page_content import Channel, PageContent, PodQuery, message
 
 INTERVAL = 1.0
 """Fewest seconds between two updates."""
@@ -114,10 +114,10 @@ class Watcher:
 
 
 class Feed:
-    """Sends the data of a board to all watchers."""
+    """Sends the content of the page to all watchers."""
 
-    def __init__(self, board: Board, clock: Clock, emit: Emit) -> None:
-        self._board = board
+    def __init__(self, page_content: PageContent, clock: Clock, emit: Emit) -> None:
+        self._page_content = page_content
         self._clock = clock
         self._emit = emit
         self._watchers: list[Watcher] = []
@@ -155,8 +155,8 @@ class Feed:
             if len(self._channels) >= MAX_CHANNELS:
                 raise TooMany(f"open pages look at {len(self._channels)} different things already, and no more can be")
             channel = Channel(coloring)
-            if not any(True for _ in self._board.precompute(coloring)):
-                channel.update(self._board)
+            if not any(True for _ in self._page_content.precompute(coloring)):
+                channel.update(self._page_content)
             self._channels[coloring] = channel
         return channel
 
@@ -193,11 +193,11 @@ class Feed:
         """Sends what has changed to all watchers; the seconds that it took, without those of other tasks."""
         began, spent = self._clock.monotonic(), 0.0
         for channel in list(self._channels.values()):
-            for _ in self._board.precompute(channel.key):
+            for _ in self._page_content.precompute(channel.key):
                 spent += self._clock.monotonic() - began
                 await self._clock.sleep(0)
                 began = self._clock.monotonic()
-            found = channel.update(self._board)
+            found = channel.update(self._page_content)
             self._send(found, channel)
             spent += self._clock.monotonic() - began
             await self._clock.sleep(0)
@@ -211,10 +211,10 @@ class Feed:
         return spent
 
     def _all_parts(self) -> Iterator[tuple[PodQuery | None, tuple[str, Any] | None]]:
-        for part in self._board.parts():
+        for part in self._page_content.parts():
             yield None, part
         for query in self._queries:
-            for part in self._board.pods(query):
+            for part in self._page_content.pods(query):
                 yield query, part
 
     def _part(self, query: PodQuery | None, name: str, value: Any) -> None:
@@ -276,7 +276,7 @@ async def _disconnected(receive: Receive) -> None:
 class LivePage(Struct, frozen=True, kw_only=True):
     """The data of the page, shown to this machine only, unless `public`."""
 
-    board: Board
+    page_content: PageContent
     feed: Feed
     public: bool = False
 
@@ -292,8 +292,8 @@ def routes(page: LivePage) -> list[Route]:
         "/ui": page_files.page(files, "index.html"),
         "/ui/": slash,
         "/ui/events": partial(_events, page.feed),
-        "/ui/nodes/{name:path}": partial(_node, page.board),
-        "/ui/pods": partial(_pods, page.board),
+        "/ui/nodes/{name:path}": partial(_node, page.page_content),
+        "/ui/pods": partial(_pods, page.page_content),
     }
     guarded = partial(page_files.guarded, public=page.public)
     written = Route("/ui/objects", guarded(with_body("application/yaml", MAX_TEXT_BYTES, _objects, called="text")), methods=["POST"])
@@ -322,20 +322,20 @@ async def _events(feed: Feed, request: Request) -> Response:
         return PlainTextResponse(f"{error}\n", 503, headers={"Retry-After": "10"})
 
 
-async def _node(board: Board, request: Request) -> Response:
+async def _node(page_content: PageContent, request: Request) -> Response:
     try:
-        return page_files.fresh_json(board.node(request.path_params["name"]))
+        return page_files.fresh_json(page_content.node(request.path_params["name"]))
     except UnknownObject as error:
         return PlainTextResponse(f"{error}\n", 404)
 
 
-async def _pods(board: Board, request: Request) -> Response:
+async def _pods(page_content: PageContent, request: Request) -> Response:
     text = request.query_params.get("find", "").strip()
     if not 0 < len(text) <= _MAX_QUERY_LENGTH:
         return PlainTextResponse(f"find: expected 1 to {_MAX_QUERY_LENGTH} characters\n", 400)
     found: list[str] = []
     try:
-        for some in board.find(text):
+        for some in page_content.find(text):
             found += some
             if len(found) > MAX_FOUND:
                 break

@@ -129,7 +129,7 @@ class Model:
         self._model.maximize(sum(self._stays.values()))
 
     def guard(self, guarded: Solution, most: int) -> None:
-        """Let at most `most` of the guarded pods of each group on each node leave together; the others of a group leave first."""
+        """Limit how many guarded pods of each group leave a node together to `most`; the others of a group leave first."""
         leaving = []
         for place, number in guarded.items():
             free = self._here[place] - number

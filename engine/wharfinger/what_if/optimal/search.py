@@ -346,7 +346,7 @@ class _Search:
         return f"not known after {self._seconds:g} s"
 
     def _limit_by_budgets(self, model: Model, names: frozenset[str]) -> None:
-        """Let no more pods leave these nodes than budgets allow now."""
+        """Limit the pods that leave these nodes to those that budgets allow now."""
         groups: defaultdict[tuple[str, int], Counter[Place]] = defaultdict(Counter)
         for pod, node in self._movable:
             for budget in self._guarded[pod.uid].items() if node in names else ():

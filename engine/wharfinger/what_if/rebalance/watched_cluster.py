@@ -52,7 +52,7 @@ class WatchedCluster:
                 take()
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """Takes over an object that was added or changed."""
+        """Applies an object that was added or changed."""
         if self._waiting is not None:
             self._waiting.append(partial(self.upsert, kind, obj))
             return
@@ -73,7 +73,7 @@ class WatchedCluster:
         self._drop(kind, _identity(obj))
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Makes these objects all that there are of a kind."""
+        """Replaces all objects of a kind by these."""
         if self._waiting is not None:
             self._waiting.append(partial(self.replace, kind, objs))
             return

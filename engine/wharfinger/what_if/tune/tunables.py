@@ -248,20 +248,20 @@ def _plugins(policies: Sequence[CompiledPolicy], trees: Mapping[str, ast.Policy]
     """The weights of Kubernetes' scores that no policy sets: in the first `base kubernetes` block, or in a new one in the first policy."""
     blocks = [(policy, item) for policy in policies for item in trees[policy.name].items if isinstance(item, ast.Base)]
     taken = {entry.plugin for _, block in blocks for entry in block.entries}
-    for link in chain.links:
-        if link.weight is None or link.name in taken or not isinstance(link.plugin, ScorePlugin):
+    for entry in chain.entries:
+        if entry.weight is None or entry.name in taken or not isinstance(entry.plugin, ScorePlugin):
             continue
-        lead = f"\n  {link.name} weight "
+        lead = f"\n  {entry.name} weight "
         if blocks:
             policy, block = blocks[0]
             end = block.entries[-1].span.end if block.entries else block.span.end - 1
-            yield _of_weight(policy, link.name, float(link.weight), (end, end), lead)
+            yield _of_weight(policy, entry.name, float(entry.weight), (end, end), lead)
         else:
             policy = policies[0]
             rules = [item.span.end for item in trees[policy.name].items if not isinstance(item, ast.Test)]
             tests = [item.span.start for item in trees[policy.name].items if isinstance(item, ast.Test)]
             end = max((end for end in rules if end < min(tests, default=math.inf)), default=len(policy.policy.source.text.rstrip()))
-            yield _of_weight(policy, link.name, float(link.weight), (end, end), lead, in_block=True)
+            yield _of_weight(policy, entry.name, float(entry.weight), (end, end), lead, in_block=True)
 
 
 # ── ranges that are given ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -169,7 +169,7 @@ def test_the_version_says_whether_something_may_have_changed():
 
 def test_unused_selections_are_dropped(monkeypatch):
     monkeypatch.setattr(selection, "MAX_SELECTIONS", 3)
-    monkeypatch.setattr(selection, "FEWEST_SELECTIONS", 3)
+    monkeypatch.setattr(selection, "MIN_SELECTIONS", 3)
     snapshot = cluster_of().snapshot()
     first = snapshot.selection(0, lambda _: True)
     for key in (1, 2):
@@ -249,7 +249,7 @@ def test_pods_of_a_known_template_are_not_looked_at_one_by_one(what):
 
 
 def test_the_templates_that_selections_keep_are_bounded(monkeypatch):
-    monkeypatch.setattr(selection, "FEWEST_SELECTIONS", 5)
+    monkeypatch.setattr(selection, "MIN_SELECTIONS", 5)
     monkeypatch.setattr(selection, "MAX_CELLS", 1000)
     cluster = cluster_of()
     snapshot = cluster.snapshot()

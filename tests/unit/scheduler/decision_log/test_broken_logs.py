@@ -198,13 +198,13 @@ def test_other_files_are_not_overwritten(tmp_path):
 
 
 def test_a_link_leads_to_all_files_of_a_log(tmp_path, path):
-    link = tmp_path / "link"
-    link.symlink_to(tmp_path / "logs" / path.name)
+    entry = tmp_path / "link"
+    entry.symlink_to(tmp_path / "logs" / path.name)
     (tmp_path / "logs").mkdir()
-    running = recorded(link, rounds=20, most_bytes=20_000, most_files=100)
+    running = recorded(entry, rounds=20, most_bytes=20_000, most_files=100)
     assert sorted(found.name for found in tmp_path.iterdir()) == ["link", "logs"]
     assert len(list((tmp_path / "logs").iterdir())) > 1
-    found, notes = replayed(link)
+    found, notes = replayed(entry)
     assert [each.pod for each in found] == [pod for pod, _ in running.decisions]
     assert notes == []
 

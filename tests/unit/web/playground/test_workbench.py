@@ -9,7 +9,7 @@ from tests.in_memory import ManualClock
 from wharfinger.compiler.cost import NAMESPACE_BUDGET
 from wharfinger.errors import UsageError
 from wharfinger.web.playground.clusters import Examples, OwnClusters
-from wharfinger.web.playground.workbench import About, Limits, Placing, PlaygroundBusy, Workbench
+from wharfinger.web.playground.workbench import Limits, PlaygroundBusy, PodQuestion, TextQuestion, Workbench
 
 EXPENSIVE = 'policy "p"\nprefer a = count(pods where starts_with(it.name, pod.name), on: node) > 1\n'
 
@@ -98,9 +98,9 @@ def test_after_an_answer_there_is_a_pause_in_proportion():
 
 def test_a_policy_above_the_budget_is_checked_but_not_tried():
     async def ask(bench):
-        checked = await bench.check(About(text=EXPENSIVE))
+        checked = await bench.check(TextQuestion(text=EXPENSIVE))
         try:
-            return checked, await bench.decide(Placing(text=EXPENSIVE, cluster="example:small", pod="shop/query"))
+            return checked, await bench.decide(PodQuestion(text=EXPENSIVE, cluster="example:small", pod="shop/query"))
         except UsageError as error:
             return checked, str(error)
 

@@ -52,7 +52,7 @@ def given(claim: objects.ResourceClaim, allocation: objects.Allocation) -> Itera
 def _result(pick: Pick, pools: NodePools, share: str) -> objects.AllocatedDevice:
     pool = pools.pools[pick.pool]
     device = pool.devices[pick.position]
-    portions = pick.portions or ()
+    consumed_capacities = pick.consumed_capacities or ()
     return objects.AllocatedDevice(
         request=pick.alternative.reference,
         driver=pool.driver,
@@ -62,8 +62,8 @@ def _result(pick: Pick, pools: NodePools, share: str) -> objects.AllocatedDevice
         tolerations=pick.alternative.wanted.tolerations,
         binding_conditions=device.binding_conditions,
         binding_failure_conditions=device.binding_failure_conditions,
-        share_id=None if pick.portions is None else str(uuid.uuid5(_SHARES, share)),
-        consumed_capacity={portion.name: portion.text for portion in portions},
+        share_id=None if pick.consumed_capacities is None else str(uuid.uuid5(_SHARES, share)),
+        consumed_capacity={portion.name: portion.text for portion in consumed_capacities},
     )
 
 

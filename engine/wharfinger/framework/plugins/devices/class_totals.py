@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.plugins.devices.cel.selector import Spending, selected
+from wharfinger.framework.plugins.devices.cel.selector import CostBudget, selected
 from wharfinger.framework.prepared import Mask, Rows
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, ChangeLog, PoolId
@@ -130,21 +130,21 @@ class DevicesOfClass:
     def _count(self, each: objects.ResourceSlice, snapshot: Snapshot) -> Iterator[_Part]:
         spec = each.spec
         used = self._allocations.of_pool((spec.driver, spec.pool.name))
-        spending = Spending()  # one for each slice, so that a count does not depend on the slices before
+        cost_budget = CostBudget()  # one for each slice, so that a count does not depend on the slices before
         by_device = spec.per_device_node_selection
         for reach, devices in [(device, (device,)) for device in spec.devices] if by_device else [(spec, spec.devices)]:
             rows = _rows(reach, snapshot, otherwise=not by_device)
             if rows is not None and devices:
-                matches = [self._matches(device, spec.driver, spending) for device in devices]
+                matches = [self._matches(device, spec.driver, cost_budget) for device in devices]
                 names = [device.name for device, matched in zip(devices, matches, strict=True) if matched]
                 yield _Part(rows, (len(names), sum(name in used for name in names), matches.count(None)))
 
-    def _matches(self, device: objects.Device, driver: str, spending: Spending) -> bool | None:
+    def _matches(self, device: objects.Device, driver: str, cost_budget: CostBudget) -> bool | None:
         """True for a device of the class; None if a selector fails."""
-        spending.begin()
+        cost_budget.begin()
         content = DeviceContent(-1, driver, objects.Device(attributes=device.attributes, capacity=device.capacity))
         for selector in self._selectors:
-            answer = selected(selector, content, spending)
+            answer = selected(selector, content, cost_budget)
             if isinstance(answer, str):
                 return None
             if not answer:

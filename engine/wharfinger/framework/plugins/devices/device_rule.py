@@ -58,7 +58,7 @@ REASONS = tuple(
 )
 
 
-class _Variant(Struct, eq=False):
+class _RequestVariant(Struct, eq=False):
     """The requests on the nodes where the same extended resources (`left`) are left to claims, and the outcomes so far.
 
     `by_state` are outcomes by state number; `bits` and `scores` are indexed by it (-1: unknown). `uses` is the number of states with each
@@ -78,7 +78,7 @@ class _Variant(Struct, eq=False):
     scores: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     def keep(self, number: int, outcome: Outcome) -> None:
-        """Let an outcome hold for a state."""
+        """Store the outcome for a state."""
         self.by_state[number] = outcome
         self.uses[outcome] += 1
         if self.uses[outcome] == 1:
@@ -126,7 +126,7 @@ class DeviceRule(AllocatingFilter):
         self._allocated = [(index, claim) for index, claim in enumerate(claims.all) if claim.status.allocation is not None]
         self._deadline, self._broken = deadline_and_broken(self._allocated, snapshot.now, binding_timeout)
         self._known_demands = store.following(KnownDemands)
-        self._variants: dict[frozenset[str], _Variant] = {}
+        self._variants: dict[frozenset[str], _RequestVariant] = {}
         self._named: tuple[PodView | None, frozenset[str], list[str]] = (None, frozenset(), [])  # the claims of the last pod
 
     # ── verdicts ──
@@ -212,7 +212,7 @@ class DeviceRule(AllocatingFilter):
             return OUTDATED
         rows = self.changed_rows(snapshot, self._at)
         self._at = self._states.log.end
-        if rows is None or self._turns_too_long(snapshot, rows):
+        if rows is None or self._takes_too_long_now(snapshot, rows):
             return slice(None)
         if len(changes.node_rows) and (self._allocated or self._special is not None):
             return np.union1d(rows, changes.node_rows)
@@ -294,7 +294,7 @@ class DeviceRule(AllocatingFilter):
                 )
         return tuple(found)
 
-    def _shortage(self, attempt: Attempt, variant: _Variant, rows: NDArray[np.intp], *, rejected: bool) -> list[str]:
+    def _shortage(self, attempt: Attempt, variant: _RequestVariant, rows: NDArray[np.intp], *, rejected: bool) -> list[str]:
         snapshot, demand, n_rows = attempt.snapshot, variant.demand, 0
         names = [objects.key_of(claim) for claim in self._claims_to_allocate(attempt, variant)]
         sums: list[DevicesByCondition] = []
@@ -352,13 +352,13 @@ class DeviceRule(AllocatingFilter):
                 found |= among
         return found
 
-    def _variant(self, left: frozenset[str]) -> _Variant:
+    def _variant(self, left: frozenset[str]) -> _RequestVariant:
         variant = self._variants.get(left)
         if variant is None:
             variant = self._variants[left] = self._make(left)
         return variant
 
-    def _make(self, left: frozenset[str]) -> _Variant:
+    def _make(self, left: frozenset[str]) -> _RequestVariant:
         specs = list(self._users)
         mappings: tuple[objects.ContainerExtendedResourceRequest, ...] = ()
         special = None
@@ -369,9 +369,9 @@ class DeviceRule(AllocatingFilter):
                 metadata=self._special.metadata, spec=objects.ResourceClaimSpec(devices=objects.DeviceClaim(requests=requests))
             )
             specs.append(special.spec)
-        return _Variant(left, self._known_demands.of(specs), special, mappings)
+        return _RequestVariant(left, self._known_demands.of(specs), special, mappings)
 
-    def _claims_to_allocate(self, attempt: Attempt, variant: _Variant) -> list[objects.ResourceClaim]:
+    def _claims_to_allocate(self, attempt: Attempt, variant: _RequestVariant) -> list[objects.ResourceClaim]:
         """The pod's own claims that are to be allocated, in the order of the requests."""
         found = pod_claims(attempt.pod, attempt.snapshot.objects)
         assert isinstance(found, PodClaims)  # noqa: S101 — the rule was prepared for pods with such claims
@@ -380,11 +380,11 @@ class DeviceRule(AllocatingFilter):
             claims.append(extended_resources.in_memory_claim(attempt.pod, variant.special.spec.devices.requests))
         return claims
 
-    def _at_row(self, snapshot: Snapshot, row: int) -> tuple[Outcome, _Variant]:
+    def _at_row(self, snapshot: Snapshot, row: int) -> tuple[Outcome, _RequestVariant]:
         variant = self._variant(self._left_at(snapshot, row))
         return self._outcome(variant, int(self._ids(snapshot)[row])), variant
 
-    def _turns_too_long(self, snapshot: Snapshot, rows: NDArray[np.intp]) -> bool:
+    def _takes_too_long_now(self, snapshot: Snapshot, rows: NDArray[np.intp]) -> bool:
         """True if the searches for all nodes take too many steps, or did until these rows changed: every verdict is another one then."""
         found = False
         ids = self._ids(snapshot)[rows]
@@ -397,7 +397,7 @@ class DeviceRule(AllocatingFilter):
                 found |= self._takes_too_long(snapshot, variant)
         return found
 
-    def _in_order(self, snapshot: Snapshot, row: int, variant: _Variant, order: Sequence[Device]) -> Outcome:
+    def _in_order(self, snapshot: Snapshot, row: int, variant: _RequestVariant, order: Sequence[Device]) -> Outcome:
         """The outcome where devices are tried in the order of policies; there is one if there is one in any order."""
         state = self._states.state(int(self._ids(snapshot)[row]))  # of all nodes like this one; its own pools have other names
         places = {
@@ -409,7 +409,7 @@ class DeviceRule(AllocatingFilter):
         codes = [variant.demand.pool(pool) for pool in state.node.pools]
         return search(variant.demand, codes, state.node.groups, state.usage, [*wanted, *places.values()])
 
-    def _outcome_bits(self, snapshot: Snapshot, variant: _Variant, ids: NDArray[np.int32]) -> NDArray[np.int16]:
+    def _outcome_bits(self, snapshot: Snapshot, variant: _RequestVariant, ids: NDArray[np.int32]) -> NDArray[np.int16]:
         size = self._states.n_states
         if len(variant.bits) < size:
             more = max(size, 2 * len(variant.bits)) - len(variant.bits)
@@ -425,7 +425,7 @@ class DeviceRule(AllocatingFilter):
         variant.too_long = self._takes_too_long(snapshot, variant)
         return np.full(len(ids), FAULT, np.int16) if variant.too_long else variant.bits[ids]
 
-    def _takes_too_long(self, snapshot: Snapshot, variant: _Variant) -> bool:
+    def _takes_too_long(self, snapshot: Snapshot, variant: _RequestVariant) -> bool:
         """True if the searches for the nodes as they are now take more steps together than one decision may.
 
         A search that an earlier decision made counts like any other, so that what is decided does not depend on what was kept.
@@ -435,7 +435,7 @@ class DeviceRule(AllocatingFilter):
             self._forget_former(snapshot, variant)
         return variant.steps > most
 
-    def _forget_former(self, snapshot: Snapshot, variant: _Variant) -> None:
+    def _forget_former(self, snapshot: Snapshot, variant: _RequestVariant) -> None:
         """Forget the outcomes for states that no node has any more."""
         ids = self._ids(snapshot)
         present = {number for left, among in self._parts(snapshot, slice(None)) if left == variant.left for number in ids[among].tolist()}
@@ -444,7 +444,7 @@ class DeviceRule(AllocatingFilter):
             variant.forget(number)
         variant.bits[[number for number in former if number < len(variant.bits)]] = -1
 
-    def _outcome(self, variant: _Variant, number: int) -> Outcome:
+    def _outcome(self, variant: _RequestVariant, number: int) -> Outcome:
         outcome = variant.by_state.get(number)
         if outcome is None:
             state = self._states.state(number)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
 
-Mapped = objects.ContainerExtendedResourceRequest
+ResourceMappings = objects.ContainerExtendedResourceRequest
 
 
 class BackingClasses:
@@ -112,7 +112,7 @@ def requests_of(
 ) -> tuple[tuple[objects.DeviceRequest, ...], tuple[objects.ContainerExtendedResourceRequest, ...]]:
     """The requests for these resources, each with the name of its class, and which of them serve which container."""
     requests: list[objects.DeviceRequest] = []
-    mappings: list[Mapped] = []
+    mappings: list[ResourceMappings] = []
     for resource in sorted(class_of, key=str.encode):
         found, mapped = _of_resource(pod, resource, class_of[resource])
         requests += found
@@ -120,19 +120,19 @@ def requests_of(
     return tuple(sorted(requests, key=lambda request: request.name.encode())), tuple(mappings)
 
 
-def _of_resource(pod: objects.Pod, resource: str, class_name: str) -> tuple[list[objects.DeviceRequest], list[Mapped]]:
+def _of_resource(pod: objects.Pod, resource: str, class_name: str) -> tuple[list[objects.DeviceRequest], list[ResourceMappings]]:
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     n_init = len(pod.spec.init_containers)
     short_lived = [index for index in range(n_init) if containers[index].restart_policy != "Always"]
     lasting: list[objects.DeviceRequest | None] = [None] * len(containers)
-    lasting_mapped: list[Mapped] = []
+    lasting_mapped: list[ResourceMappings] = []
     for index in range(len(containers)):
         if index not in short_lived:
             lasting[index], mapped = _of_container(containers[index], index, resource, class_name, ())
             lasting_mapped += mapped
     largest: objects.DeviceRequest | None = None
     own_names: set[str] = set()
-    passing_mapped: list[Mapped] = []
+    passing_mapped: list[ResourceMappings] = []
     for index in short_lived:
         own, mapped = _of_container(containers[index], index, resource, class_name, [each for each in lasting[index:] if each is not None])
         if own is not None:
@@ -142,7 +142,7 @@ def _of_resource(pod: objects.Pod, resource: str, class_name: str) -> tuple[list
         passing_mapped += mapped
     if largest is not None:  # init containers run in sequence, so the largest request serves all of them
         passing_mapped = [
-            Mapped(container_name=each.container_name, resource_name=each.resource_name, request_name=largest.name)
+            ResourceMappings(container_name=each.container_name, resource_name=each.resource_name, request_name=largest.name)
             if each.request_name in own_names
             else each
             for each in passing_mapped
@@ -153,7 +153,7 @@ def _of_resource(pod: objects.Pod, resource: str, class_name: str) -> tuple[list
 
 def _of_container(
     container: objects.Container, index: int, resource: str, class_name: str, reusable: Sequence[objects.DeviceRequest]
-) -> tuple[objects.DeviceRequest | None, list[Mapped]]:
+) -> tuple[objects.DeviceRequest | None, list[ResourceMappings]]:
     """The request that a container needs in addition to reusable ones (None if these are enough), and all requests that serve it."""
     wanted = _whole_number(container.resources.requests.get(resource, "0"))
     if not wanted:
@@ -162,13 +162,13 @@ def _of_container(
     had = 0
     for request in reusable:
         had += _count(request)
-        mapped.append(Mapped(container_name=container.name, resource_name=resource, request_name=request.name))
+        mapped.append(ResourceMappings(container_name=container.name, resource_name=resource, request_name=request.name))
         if had >= wanted:
             return None, mapped
     place = sorted(container.resources.requests, key=str.encode).index(resource)
     exactly = objects.ExactDeviceRequest(device_class_name=class_name, allocation_mode=EXACT_COUNT, count=wanted - had)
     own = objects.DeviceRequest(name=f"container-{index}-request-{place}", exactly=exactly)
-    return own, [*mapped, Mapped(container_name=container.name, resource_name=resource, request_name=own.name)]
+    return own, [*mapped, ResourceMappings(container_name=container.name, resource_name=resource, request_name=own.name)]
 
 
 def _count(request: objects.DeviceRequest) -> int:

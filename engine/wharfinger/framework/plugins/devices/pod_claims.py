@@ -102,7 +102,7 @@ def pod_claims(pod: PodView, store: ObjectStore) -> PodClaims | str | None:
 
 def _shared(claims: Sequence[objects.ResourceClaim], store: ObjectStore) -> Mapping[str, InFlight]:
     """The allocations in flight that the pod of these claims shares, by the uid of the claim."""
-    allocations = store.followed(Allocations)
+    allocations = store.existing_follower(Allocations)
     if allocations is None:
         return {}
     waiting = (claim for claim in claims if claim.status.allocation is None)
@@ -153,7 +153,7 @@ def made_for(claim: objects.ResourceClaim, pod: PodView) -> bool:
 
 
 def _refusal(claims: PodClaims, store: ObjectStore) -> str:
-    allocations = store.followed(Allocations)
+    allocations = store.existing_follower(Allocations)
     for claim in claims.all:
         if claim.status.allocation is not None:
             continue

@@ -5,8 +5,8 @@ its selectors match and the taints are tolerated; the attributes that constraint
 with other names, or that differ in attributes which nothing reads, have the same code, so nodes with such devices share an answer.
 
 A device that can be shared defines for each of its capacities which amounts can be consumed: multiples of a step between two limits, or
-some values. The amount of a request is rounded up to such an amount (`Portion`). A request without an amount gets the default, or all of
-the capacity. Amounts are in nanos. Source: `structured/internal/incubating/consumable_capacity.go`, Kubernetes 1.36.
+some values. The amount of a request is rounded up to such an amount (`ConsumedCapacity`). A request without an amount gets the default, or
+all of the capacity. Amounts are in nanos. Source: `structured/internal/incubating/consumable_capacity.go`, Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import Struct, field
 
-from wharfinger.framework.plugins.devices.cel.selector import Spending, TypedValue, attribute_value, selected
+from wharfinger.framework.plugins.devices.cel.selector import CostBudget, TypedValue, attribute_value, selected
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import DeviceContent, Pool
 from wharfinger.model.objects import matching, quantity
@@ -33,7 +33,7 @@ MAX_DEMANDS = 32
 
 
 COST_SELECTED, COST_TOLERATED = 160, 10
-"""The cost of checking a device for each kind of alternatives, and for each toleration and taint; in the units of `Spending`."""
+"""The cost of checking a device for each kind of alternatives, and for each toleration and taint; in the units of `CostBudget`."""
 
 
 class SelectorFault(Struct, frozen=True):
@@ -115,12 +115,15 @@ class Claim(Struct, frozen=True, eq=False, kw_only=True):
 
 
 class DeviceCode(Struct, frozen=True, eq=False):
-    """A device as the search sees it; see the module. Of alternatives of one kind, `matches`, `tolerated` and `portions` have one entry."""
+    """A device as the search sees it; see the module.
+
+    `matches`, `tolerated` and `consumed_capacities` have one entry for each kind of alternatives.
+    """
 
     matches: tuple[Match, ...]
     tolerated: tuple[bool, ...]
     values: tuple[TypedValue | None, ...]
-    portions: tuple[tuple[Portion, ...] | None, ...]
+    consumed_capacities: tuple[tuple[ConsumedCapacity, ...] | None, ...]
     consumption: tuple[tuple[str, str, int], ...]
     shareable: bool
 
@@ -140,7 +143,7 @@ class PoolCode(Struct, frozen=True, eq=False):
 class ClaimDemand(Struct, eq=False):
     """The requests of some claims, in order, and the codes of the devices read so far. `kinds` has one alternative of each kind.
 
-    `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays valid. `spending` is the cost
+    `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays valid. `cost_budget` is the cost
     of selectors in this decision. `looked_at` is true once the devices of all nodes have been read.
     """
 
@@ -149,7 +152,7 @@ class ClaimDemand(Struct, eq=False):
     kinds: tuple[Alternative, ...]
     constraints: tuple[Constraint, ...]
     outcomes: dict[Hashable, Any] = field(default_factory=dict)
-    spending: Spending = field(default_factory=Spending)
+    cost_budget: CostBudget = field(default_factory=CostBudget)
     looked_at: bool = False
     _epoch: int = -1
     _by_content: dict[int, tuple[int, DeviceCode]] = field(default_factory=dict)
@@ -168,13 +171,13 @@ class ClaimDemand(Struct, eq=False):
         """The steps of compiling all selectors, as far as the budget of a decision goes."""
         for alternative in self.kinds:
             for each in (*alternative.device_class.spec.selectors, *alternative.wanted.selectors):
-                if each.cel is not None and self.spending.compile(each.cel.expression) is None:
+                if each.cel is not None and self.cost_budget.compile(each.cel.expression) is None:
                     return
                 yield
 
     def compact(self) -> None:
         """Forget the codes of single devices if there are many, and the spent budget. The decision has its answers."""
-        self.spending = Spending()
+        self.cost_budget = CostBudget()
         if len(self._by_content) > MAX_CONTENTS:
             self._by_content.clear()
 
@@ -206,24 +209,24 @@ class ClaimDemand(Struct, eq=False):
     def _device(self, content: DeviceContent) -> tuple[int, DeviceCode]:
         known = self._by_content.get(content.number)
         if known is None:
-            if self.spending.exhausted:
+            if self.cost_budget.exhausted:
                 code = self._beyond_budget(content)
                 key: Hashable = (BEYOND_BUDGET, code.consumption, code.shareable)
             else:
                 code = self._code(content)
-                key = (code.matches, code.tolerated, code.values, code.portions, code.consumption, code.shareable)
+                key = (code.matches, code.tolerated, code.values, code.consumed_capacities, code.consumption, code.shareable)
             known = self._by_content[content.number] = self._codes.setdefault(key, (len(self._codes), code))
         return known
 
     def _code(self, content: DeviceContent) -> DeviceCode:
         device = content.device
-        self.spending.begin()
+        self.cost_budget.begin()
         answers: dict[str, bool | str] = {}
         return DeviceCode(
-            matches=tuple(_match(alternative, content, self.spending, answers) for alternative in self.kinds),
+            matches=tuple(_match(alternative, content, self.cost_budget, answers) for alternative in self.kinds),
             tolerated=tuple(not matching.untolerated(alternative.wanted.tolerations, device.taints) for alternative in self.kinds),
             values=tuple(attribute_value(device, content.driver, constraint.attribute) for constraint in self.constraints),
-            portions=tuple(_portions(alternative, content) for alternative in self.kinds),
+            consumed_capacities=tuple(_consumed_capacities(alternative, content) for alternative in self.kinds),
             consumption=content.once("consumption", _consumption),
             shareable=device.allow_multiple_allocations,
         )
@@ -234,7 +237,7 @@ class ClaimDemand(Struct, eq=False):
             matches=(BEYOND_BUDGET,) * len(self.kinds),
             tolerated=(False,) * len(self.kinds),
             values=(None,) * len(self.constraints),
-            portions=(None,) * len(self.kinds),
+            consumed_capacities=(None,) * len(self.kinds),
             consumption=content.once("consumption", _consumption),
             shareable=content.device.allow_multiple_allocations,
         )
@@ -315,7 +318,7 @@ def demand_of(specs: Sequence[objects.ResourceClaimSpec], classes: Mapping[str, 
     return ClaimDemand(tuple(claims), tuple(alternatives), tuple(kinds.values()), tuple(constraints))
 
 
-def _match(alternative: Alternative, content: DeviceContent, spending: Spending, answers: dict[str, bool | str]) -> Match:
+def _match(alternative: Alternative, content: DeviceContent, cost_budget: CostBudget, answers: dict[str, bool | str]) -> Match:
     """The answer of the selectors of class and request, in this order, for a device; the first that does not match or fails decides.
 
     `answers` are those of the device so far, by expression.
@@ -328,29 +331,29 @@ def _match(alternative: Alternative, content: DeviceContent, spending: Spending,
             expression = "" if selector.cel is None else selector.cel.expression
             answer = answers.get(expression)
             if answer is None:
-                answer = answers[expression] = selected(selector, content, spending)
+                answer = answers[expression] = selected(selector, content, cost_budget)
             if isinstance(answer, str):
                 return SelectorFault(of_class, index, answer)
             if not answer:
                 return False
-    return True if spending.spend(_cost(alternative, content.device)) else BEYOND_BUDGET
+    return True if cost_budget.spend(_cost(alternative, content.device)) else BEYOND_BUDGET
 
 
 def _cost(alternative: Alternative, device: objects.Device) -> int:
-    """The cost of checking a device for an alternative, besides its selectors: its taints and capacities; in the units of `Spending`."""
+    """The cost of checking a device for an alternative, besides its selectors: its taints and capacities; in the units of `CostBudget`."""
     amounts = 0 if alternative.wanted.capacity is None else len(device.capacity)
     return COST_SELECTED * (1 + amounts) + COST_TOLERATED * len(alternative.wanted.tolerations) * len(device.taints)
 
 
-def _portions(alternative: Alternative, content: DeviceContent) -> tuple[Portion, ...] | None:
+def _consumed_capacities(alternative: Alternative, content: DeviceContent) -> tuple[ConsumedCapacity, ...] | None:
     if alternative.wanted.capacity is None:
         return content.once("portions", _default_consumption)
-    return portions(alternative.wanted.capacity.requests, content.device.capacity)
+    return consumed_capacities(alternative.wanted.capacity.requests, content.device.capacity)
 
 
-def _default_consumption(content: DeviceContent) -> tuple[Portion, ...] | None:
+def _default_consumption(content: DeviceContent) -> tuple[ConsumedCapacity, ...] | None:
     """The consumption of a request that names no amounts."""
-    return portions({}, content.device.capacity)
+    return consumed_capacities({}, content.device.capacity)
 
 
 def _consumption(content: DeviceContent) -> tuple[tuple[str, str, int], ...]:
@@ -362,7 +365,7 @@ def _consumption(content: DeviceContent) -> tuple[tuple[str, str, int], ...]:
     )
 
 
-class Portion(Struct, frozen=True):
+class ConsumedCapacity(Struct, frozen=True):
     """The consumption of one capacity: nanos, the text for the claim's status, and the whole capacity."""
 
     name: str
@@ -371,7 +374,7 @@ class Portion(Struct, frozen=True):
     there: int
 
 
-def portions(wanted: Mapping[str, str], capacity: Mapping[str, objects.DeviceCapacity]) -> tuple[Portion, ...] | None:
+def consumed_capacities(wanted: Mapping[str, str], capacity: Mapping[str, objects.DeviceCapacity]) -> tuple[ConsumedCapacity, ...] | None:
     """The consumption of a request for these amounts, of each capacity of a device; None if the device does not allow it."""
     if not wanted.keys() <= capacity.keys():
         return None
@@ -380,7 +383,7 @@ def portions(wanted: Mapping[str, str], capacity: Mapping[str, objects.DeviceCap
         text = _consumed(wanted.get(name), of)
         if of.request_policy is not None and _forbidden(text, of.request_policy):
             return None
-        found.append(Portion(name, quantity.nano(text), canonical(text), quantity.nano(of.value)))
+        found.append(ConsumedCapacity(name, quantity.nano(text), canonical(text), quantity.nano(of.value)))
     return tuple(found)
 
 

@@ -32,8 +32,8 @@ from wharfinger.framework.plugins.devices.requests import (
     Alternative,
     ClaimDemand,
     Constraint,
+    ConsumedCapacity,
     PoolCode,
-    Portion,
     Request,
     SelectorFault,
 )
@@ -81,7 +81,7 @@ class Pick(NamedTuple):
     alternative: Alternative
     pool: int
     position: int
-    portions: tuple[Portion, ...] | None
+    consumed_capacities: tuple[ConsumedCapacity, ...] | None
 
 
 class Outcome(Struct, frozen=True, eq=False):
@@ -111,7 +111,7 @@ class _Failed(Exception):
         self.fault = fault
 
 
-class _End(Enum):
+class _BranchResult(Enum):
     """The end of one branch of the search; `TOO_MANY`: a claim would get more devices than the maximum."""
 
     MET = "met"
@@ -119,7 +119,7 @@ class _End(Enum):
     TOO_MANY = "too many"
 
 
-MET, NOT_MET, TOO_MANY = _End.MET, _End.NOT_MET, _End.TOO_MANY
+MET, NOT_MET, TOO_MANY = _BranchResult.MET, _BranchResult.NOT_MET, _BranchResult.TOO_MANY
 
 
 Place = tuple[int, int]
@@ -156,7 +156,7 @@ class _Taken:
 class _Undo(NamedTuple):
     alternative: Alternative
     place: tuple[int, int]
-    portions: tuple[Portion, ...] | None
+    consumed_capacities: tuple[ConsumedCapacity, ...] | None
     counted: bool
 
 
@@ -233,7 +233,7 @@ class Search:
         self._has_admin = any(alternative.admin for alternative in demand.alternatives)
         self._of_kind: dict[int, Sequence[Place]] = {}
         self._by_alternative: dict[int, tuple[frozenset[Place], frozenset[Place], tuple[int, ...]]] = {}
-        self._failed: dict[Hashable, _End] = {}
+        self._failed: dict[Hashable, _BranchResult] = {}
         self._steps = 0
 
     def run(self) -> Outcome:
@@ -296,12 +296,12 @@ class Search:
 
     # ── the search ──
 
-    def _claim(self, index: int) -> _End:
+    def _claim(self, index: int) -> _BranchResult:
         if index == len(self._demand.claims):
             return MET
         return self._request(index, 0)
 
-    def _request(self, claim: int, index: int) -> _End:
+    def _request(self, claim: int, index: int) -> _BranchResult:
         requests = self._demand.claims[claim].requests
         if index == len(requests):
             end = self._claim(claim + 1)
@@ -311,7 +311,7 @@ class Search:
             return self._devices(request.alternatives[0], index, 0, 0, 0)
         return self._alternatives(request, claim, index)
 
-    def _alternatives(self, request: Request, claim: int, index: int) -> _End:
+    def _alternatives(self, request: Request, claim: int, index: int) -> _BranchResult:
         too_many = True
         for place, alternative in enumerate(request.alternatives):
             end = self._devices(alternative, index, 0, 0, 0)
@@ -321,7 +321,7 @@ class Search:
             too_many &= end is TOO_MANY
         return TOO_MANY if too_many else NOT_MET
 
-    def _devices(self, alternative: Alternative, index: int, count: int, from_pool: int, from_position: int) -> _End:
+    def _devices(self, alternative: Alternative, index: int, count: int, from_pool: int, from_position: int) -> _BranchResult:
         """Take the devices of an alternative from the `count`th on, not before a place, and then everything after the alternative."""
         self._spend(1 + len(self._demand.claims[alternative.claim].constraints))
         size = self._size(alternative)
@@ -337,21 +337,25 @@ class Search:
             return self._failed[state_key]
         end = NOT_MET
         must = alternative.every  # then there is only one place for each
-        places = [self._every[alternative.number][count]] if must else self._unlike(self._candidates(alternative, from_pool, from_position))
+        places = (
+            [self._every[alternative.number][count]]
+            if must
+            else self._distinct_places(self._candidates(alternative, from_pool, from_position))
+        )
         for number, position in places:
             undo = self._take(alternative, number, position, must=must)
             end = NOT_MET if undo is None else self._devices(alternative, index, count + 1, number, position + 1)
             if end is MET:
                 return MET
             if undo is not None:
-                self._give_back(undo)
+                self._release(undo)
             if end is TOO_MANY:
                 break
         if state_key is not None:
             self._failed[state_key] = end
         return end
 
-    def _unlike(self, places: Iterator[Place]) -> Iterator[Place]:
+    def _distinct_places(self, places: Iterator[Place]) -> Iterator[Place]:
         """The places without unused devices that look like one before."""
         tried: set[tuple[int, int]] = set()
         for number, position in places:
@@ -377,7 +381,7 @@ class Search:
             for each in picks:
                 place = each.pool, each.position
                 if place in later or (place in own and (alternative.every or place >= begin)):
-                    part = None if each.portions is None else tuple(self._taken[each.pool][each.position].consumed.items())
+                    part = None if each.consumed_capacities is None else tuple(self._taken[each.pool][each.position].consumed.items())
                     taken.add((place, part, each.alternative.claim if self._has_admin else None))
         consumed = tuple(tuple(self._consumed.get(group, {}).items()) for group in groups)
         values = tuple(self._values[constraint.number].state for constraint in self._demand.claims[alternative.claim].constraints)
@@ -447,12 +451,12 @@ class Search:
 
     def has_capacity(self, alternative: Alternative, number: int, position: int) -> bool:
         """True if the device has enough of each capacity that the alternative consumes."""
-        portions = self._pools[number].codes[position].portions[alternative.kind]
-        if portions is None:
+        consumed_capacities = self._pools[number].codes[position].consumed_capacities[alternative.kind]
+        if consumed_capacities is None:
             return False
         taken = self._taken[number].get(position)
         consumed: Mapping[str, int] = {} if taken is None else taken.consumed
-        return all(consumed.get(portion.name, 0) + portion.nanos <= portion.there for portion in portions)
+        return all(consumed.get(portion.name, 0) + portion.nanos <= portion.there for portion in consumed_capacities)
 
     # ── taking and giving back ──
 
@@ -463,42 +467,42 @@ class Search:
         if self.occupied(alternative, number, position) or (not must and not self.has_capacity(alternative, number, position)):
             return None
         taken = self._taken[number].get(position)
-        counted = self._counted(number, position)
-        if counted and not self._count(number, position):
+        counted = self._consumes_counters(number, position)
+        if counted and not self._consume_counters(number, position):
             return None
         fits = code.tolerated[alternative.kind] and self._constrain(alternative, code.values, place, must=must)
         if not fits or (must and not self.has_capacity(alternative, number, position)):
             if fits:
                 self._unconstrain(alternative)
             if counted:
-                self._uncount(number, position)
+                self._release_counters(number, position)
             return None
         taken = self._taken[number].setdefault(position, _Taken(None)) if taken is None else taken
-        portions = code.portions[alternative.kind] if code.shareable else None
-        if portions is None:
+        consumed_capacities = code.consumed_capacities[alternative.kind] if code.shareable else None
+        if consumed_capacities is None:
             taken.claims.append(alternative.claim)
         else:
             taken.sharing += 1
-            for portion in portions:
+            for portion in consumed_capacities:
                 taken.consumed[portion.name] = taken.consumed.get(portion.name, 0) + portion.nanos
-        self._picks[alternative.claim].append(Pick(alternative, number, position, portions))
-        return _Undo(alternative, place, portions, counted)
+        self._picks[alternative.claim].append(Pick(alternative, number, position, consumed_capacities))
+        return _Undo(alternative, place, consumed_capacities, counted)
 
-    def _give_back(self, undo: _Undo) -> None:
+    def _release(self, undo: _Undo) -> None:
         number, position = undo.place
         self._picks[undo.alternative.claim].pop()
         taken = self._taken[number][position]
-        if undo.portions is None:
+        if undo.consumed_capacities is None:
             taken.claims.remove(undo.alternative.claim)
         else:
             taken.sharing -= 1
-            for portion in undo.portions:
+            for portion in undo.consumed_capacities:
                 taken.consumed[portion.name] -= portion.nanos
         if not taken.held and not taken.claims and not taken.sharing:
             del self._taken[number][position]  # untouched again
         self._unconstrain(undo.alternative)
         if undo.counted:
-            self._uncount(number, position)
+            self._release_counters(number, position)
 
     def _constrain(self, alternative: Alternative, values: Sequence[TypedValue | None], place: tuple[int, int], *, must: bool) -> bool:
         constraints = self._demand.claims[alternative.claim].constraints
@@ -519,38 +523,38 @@ class Search:
 
     def has_counters(self, number: int, position: int) -> bool:
         """True if the device consumes no counters, or enough of them are left."""
-        if not self._counted(number, position):
+        if not self._consumes_counters(number, position):
             return True
-        enough = self._count(number, position)
+        enough = self._consume_counters(number, position)
         if enough:
-            self._uncount(number, position)
+            self._release_counters(number, position)
         return enough
 
-    def _counted(self, number: int, position: int) -> bool:
+    def _consumes_counters(self, number: int, position: int) -> bool:
         """True if the device consumes counters when it is taken; a device with an allocated share has consumed them already."""
         code, taken = self._pools[number].codes[position], self._taken[number].get(position)
         return bool(code.consumption) and not (code.shareable and taken is not None and taken.sharing)
 
-    def _count(self, number: int, position: int) -> bool:
+    def _consume_counters(self, number: int, position: int) -> bool:
         """Consume the counters of a device; False, and nothing is consumed, if any counter of its pool would then be overdrawn."""
         group = self._groups[number]
         available = self._available.get(group)
         if available is None:
-            available = self._available[group] = self._left(number)
+            available = self._available[group] = self._remaining_counters(number)
         consumed = self._consumed.setdefault(group, {})
         for counters, name, nanos in self._pools[number].consumptions[position]:
             consumed[counters, name] = consumed.get((counters, name), 0) + nanos
         if any(left < consumed.get(counter, 0) for counter, left in available.items()):
-            self._uncount(number, position)
+            self._release_counters(number, position)
             return False
         return True
 
-    def _uncount(self, number: int, position: int) -> None:
+    def _release_counters(self, number: int, position: int) -> None:
         consumed = self._consumed[self._groups[number]]
         for counters, name, nanos in self._pools[number].consumptions[position]:
             consumed[counters, name] -= nanos
 
-    def _left(self, number: int) -> dict[tuple[str, str], int]:
+    def _remaining_counters(self, number: int) -> dict[tuple[str, str], int]:
         """The counters of a pool that devices of other pods leave free; may be negative."""
         pool = self._pools[number]
         left = {(counters, name): nanos for counters, each in pool.counters.items() for name, nanos in each.items()}

@@ -151,7 +151,7 @@ def _conditions(
     def selected_by(selectors: Sequence[objects.DeviceSelector]) -> Lacks:
         def lacks(place: Place) -> str | None:
             content = pools.pools[place[0]].contents[place[1]]
-            answers = (selected(selector, content, demand.spending) for selector in selectors)
+            answers = (selected(selector, content, demand.cost_budget) for selector in selectors)
             wrong = next((answer for answer in answers if answer is not True), None)
             return None if wrong is None else f": {wrong}" if isinstance(wrong, str) else ""
 

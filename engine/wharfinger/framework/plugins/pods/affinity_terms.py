@@ -128,16 +128,16 @@ class Hints(Struct, frozen=True):
     terms: Terms
     store: ObjectStore
 
-    def comes(self, placed: PodView) -> bool:
+    def added_helps(self, placed: PodView) -> bool:
         """True if all required affinity terms of the rejected pod match a pod that was placed."""
         return self._matches(placed)
 
-    def goes(self, placed: PodView) -> bool:
+    def removed_helps(self, placed: PodView) -> bool:
         """True if a removed pod was repelled or repelling; or was wanted, and the rejected pod matches its own required terms."""
         return self._repels(placed) or self._is_repelled_by(placed) or (self._matches(placed) and self._matches(self.incoming))
 
-    def may_go(self, placed: PodView) -> bool:
-        """True if `goes` may be true for some pod with these terms and any labels."""
+    def removal_may_help(self, placed: PodView) -> bool:
+        """True if `removed_helps` may be true for some pod with these terms and any labels."""
         return self._repels(placed) or bool(terms_of_placed(placed).required_anti) or self._matches(placed)
 
     def changes(self, was: PodView, now: PodView) -> bool:

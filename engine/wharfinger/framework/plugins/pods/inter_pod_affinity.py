@@ -140,8 +140,8 @@ class InterPodAffinity(GroupedHints, CountingPlugin, FilterPlugin, ScorePlugin):
         except InvalidObject:
             return False
         if change.events & ClusterEvent.POD_REMOVED:
-            return hints.may_go(placed)
-        return change.was is None or hints.may_go(change.was) or hints.comes(placed)
+            return hints.removal_may_help(placed)
+        return change.was is None or hints.removal_may_help(change.was) or hints.added_helps(placed)
 
     def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:
         """Yields the topology keys of placed pods, the pods that the filter reads, and those with a score."""
@@ -198,9 +198,9 @@ def _terms_of_incoming(pod: PodView) -> affinity.Terms:
 
 def _may_fit_now(hints: affinity.Hints, change: Change, placed: PodView) -> bool:
     if change.events & ClusterEvent.POD_PLACED:
-        return hints.comes(placed)
+        return hints.added_helps(placed)
     if change.events & ClusterEvent.POD_REMOVED:
-        return hints.goes(placed)
+        return hints.removed_helps(placed)
     return change.was is None or hints.changes(change.was, placed)
 
 

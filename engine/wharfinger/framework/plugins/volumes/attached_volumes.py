@@ -243,7 +243,7 @@ class AttachedVolumes(NodeReader):
     # ── following nodes ──
 
     def _note(self, snapshot: Snapshot) -> None:
-        """Note which nodes have to be read: those that are new, or whose pods may be others. True is for a changed object (`changed`)."""
+        """Mark the nodes to read: new ones, and those whose pods may have changed. The value True is for a changed object (`changed`)."""
         if snapshot.revision == self._revision:
             return
         names = snapshot.names

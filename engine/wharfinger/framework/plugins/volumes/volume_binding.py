@@ -90,13 +90,13 @@ class VolumeBinding(FilterPlugin, PrecomputingPlugin):
     def follow(self, store: ObjectStore) -> None:
         """Follow which claims have volumes, and which volumes are free."""
         volume_claims.follow(store)
-        KnownOffers.of(store).of_class("")
+        StorageCapacities.of(store).of_class("")
 
     def precompute(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:  # noqa: ARG002 — the extension point
         """Read the free volumes that the pod's claims may get, and the storage that drivers offer for others."""
         store = snapshot().objects
         yield from volume_claims.reading(pod, store)
-        offers = KnownOffers.of(store)
+        offers = StorageCapacities.of(store)
         for name in volume_claims.waiting_classes(pod, store):
             yield from offers.reading(offers.of_class(name))
 
@@ -253,7 +253,7 @@ def _capacity(claim: objects.PersistentVolumeClaim, storage_class: objects.Stora
     if driver is None or not driver.spec.storage_capacity or size is None:
         return enough
     enough[:] = False
-    known, wanted = KnownOffers.of(snapshot.objects), quantity.value(size)
+    known, wanted = StorageCapacities.of(snapshot.objects), quantity.value(size)
     values: dict[str, list[str]] = {}  # by label: looked up together, as local storage has an offer for each node
     for offer in map(known.facts, known.of_class(storage_class.metadata.name)):
         if offer.term is None or offer.most is None or offer.most < wanted:
@@ -267,7 +267,7 @@ def _capacity(claim: objects.PersistentVolumeClaim, storage_class: objects.Stora
     return enough
 
 
-class Offer(NamedTuple):
+class StorageCapacity(NamedTuple):
     """A CSIStorageCapacity: the largest volume that can be made, and the nodes that reach it; None where that cannot be read.
 
     `label` is the requirement of `term` if that is one of values of a label alone.
@@ -278,27 +278,27 @@ class Offer(NamedTuple):
     label: selectors.Requirement | None
 
 
-class KnownOffers(ObjectFacts[objects.CSIStorageCapacity, Offer]):
+class StorageCapacities(ObjectFacts[objects.CSIStorageCapacity, StorageCapacity]):
     """The storage capacity that drivers offer. Local storage has an offer for each node."""
 
     kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.CSIStorageCapacity,)
 
     @staticmethod
-    def of(store: ObjectStore) -> KnownOffers:
+    def of(store: ObjectStore) -> StorageCapacities:
         """The offers of a cluster."""
-        return store.following(KnownOffers, replay=False)
+        return store.following(StorageCapacities, replay=False)
 
     def of_class(self, storage_class: str) -> Sequence[objects.CSIStorageCapacity]:
         """The offers for a storage class."""
-        return self._store.group(objects.CSIStorageCapacity, _class_of, storage_class)
+        return self._store.group(objects.CSIStorageCapacity, _storage_class_of, storage_class)
 
-    def _read(self, obj: objects.CSIStorageCapacity) -> Offer:
+    def _read(self, obj: objects.CSIStorageCapacity) -> StorageCapacity:
         limit = obj.maximum_volume_size if obj.maximum_volume_size is not None else obj.capacity
         term = _within(obj.node_topology)
-        return Offer(None if limit is None else quantity.value(limit), term, None if term is None else _of_one_label(term))
+        return StorageCapacity(None if limit is None else quantity.value(limit), term, None if term is None else _of_one_label(term))
 
 
-def _class_of(offer: objects.CSIStorageCapacity) -> str:
+def _storage_class_of(offer: objects.CSIStorageCapacity) -> str:
     return offer.storage_class_name
 
 

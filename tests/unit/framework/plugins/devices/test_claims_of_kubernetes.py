@@ -33,7 +33,7 @@ def snapshot_of(case):
     state.set_time(NOW)
     for each in case["inFlight"]:
         claim = decode.convert(each, objects.ResourceClaim)
-        state.take_devices(claim, claim.status.allocation)
+        state.reserve_devices(claim, claim.status.allocation)
     return state.snapshot()
 
 

@@ -106,7 +106,7 @@ def change(rng, state):
 def allocate(rng, state, flying):
     """Take a device for a claim that is not written yet, or give the last one back."""
     if flying and rng.random() < 0.5:
-        state.give_back_devices(flying.pop())
+        state.release_devices(flying.pop())
         return
     slices = [each for each in state.snapshot().objects.all(objects.ResourceSlice) if each.spec.devices]
     if not slices:
@@ -115,7 +115,7 @@ def allocate(rng, state, flying):
     result = objects.AllocatedDevice(request="r", driver=of.spec.driver, pool=of.spec.pool.name, device=rng.choice(of.spec.devices).name)
     allocation = objects.Allocation(devices=objects.AllocatedDevices(results=(result,)))
     claim = objects.ResourceClaim(metadata=objects.ObjectMeta(name=f"new-{len(flying)}", uid=f"new-{len(flying)}-{rng.random()}"))
-    state.take_devices(claim, allocation)
+    state.reserve_devices(claim, allocation)
     flying.append(claim)
 
 

@@ -14,7 +14,7 @@ from wharfinger.framework.plugins.devices import device_rule, requests, search
 from wharfinger.framework.plugins.devices.cel import selector
 from wharfinger.framework.plugins.devices.cel.selector import Read, reads
 from wharfinger.framework.plugins.devices.dynamic_resources import DynamicResources, DynamicResourcesArguments
-from wharfinger.framework.plugins.devices.requests import portions
+from wharfinger.framework.plugins.devices.requests import consumed_capacities
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
 from wharfinger.model.objects.pod_view import PodView
@@ -41,7 +41,7 @@ def test_pods_of_one_template_share_results_and_never_a_device():
     for pod in pods(names):
         decision = decider.decide(state.snapshot(), pod)
         for each in decision.claims:
-            state.take_devices(each.claim, each.allocation)
+            state.reserve_devices(each.claim, each.allocation)
             given += [result.device for result in each.allocation.devices.results]
             assert each.claim.metadata.name == f"{pod.name}-gpu"
         if decision.node is not None:
@@ -55,14 +55,14 @@ def test_a_claim_in_flight_is_waited_for_and_counts_once_when_it_is_written():
     state = with_claims(["a"])
     (pod,) = pods(["a"])
     (each,) = decide(CHAIN, state.snapshot(), pod).claims
-    state.take_devices(each.claim, each.allocation)
+    state.reserve_devices(each.claim, each.allocation)
     waiting = decide(CHAIN, state.snapshot(), pod)
     assert "resource claim default/a-gpu is in the process of being allocated" in waiting.message
     written = with_allocation(each.claim, each.allocation)
     state.put(written)
     usage = state.objects.following(Allocations).of_device(devices.DRIVER, "n00000", "gpu-0")
     assert (usage.exclusive, usage.shares) == (1, 0)
-    assert state.give_back_devices(each.claim, written=True)
+    assert state.release_devices(each.claim, written=True)
     assert decide(CHAIN, state.snapshot(), pod).node == "n00000"
     state.put(with_allocation(written, None))
     assert not state.objects.following(Allocations).of_pool((devices.DRIVER, "n00000"))
@@ -72,17 +72,17 @@ def test_two_pods_may_share_an_allocation_in_flight():
     state = with_claims(["a"])
     (each,) = decide(CHAIN, state.snapshot(), pods(["a"])[0]).claims
     for _ in range(2):
-        state.take_devices(each.claim, each.allocation)
-    assert not state.give_back_devices(each.claim)
+        state.reserve_devices(each.claim, each.allocation)
+    assert not state.release_devices(each.claim)
     assert state.objects.following(Allocations).in_flight(each.claim).sharers == 1
-    assert state.give_back_devices(each.claim)
-    assert not state.give_back_devices(each.claim)
+    assert state.release_devices(each.claim)
+    assert not state.release_devices(each.claim)
 
 
 def test_a_copy_of_the_cluster_has_what_is_in_flight():
     state = with_claims(["a"])
     (each,) = decide(CHAIN, state.snapshot(), pods(["a"])[0]).claims
-    state.take_devices(each.claim, each.allocation)
+    state.reserve_devices(each.claim, each.allocation)
     twin = state.snapshot().detach().objects
     assert twin.following(Allocations).of_device(devices.DRIVER, "n00000", "gpu-0").exclusive == 1
 
@@ -386,5 +386,5 @@ def test_the_reads_of_a_selector_are_known_only_for_plain_accesses(expression, e
     ],
 )
 def test_consumed_capacity_is_written_as_kubernetes_writes_it(text, written):
-    (portion,) = portions({}, {"memory": objects.DeviceCapacity(value=text)})
+    (portion,) = consumed_capacities({}, {"memory": objects.DeviceCapacity(value=text)})
     assert portion.text == written

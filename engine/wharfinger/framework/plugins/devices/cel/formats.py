@@ -12,7 +12,7 @@ from typing import Final
 import re2
 
 from wharfinger.framework.plugins.devices.cel.addresses import NO_OVERLOAD, Value
-from wharfinger.framework.plugins.devices.cel.urls import why_no_url
+from wharfinger.framework.plugins.devices.cel.urls import url_error
 
 FORMAT: Final = "format"
 
@@ -134,7 +134,7 @@ _FORMATS: Final[Mapping[str, Validate]] = {
     "dns1123SubdomainPrefix": _prefix_of(_subdomain),
     "dns1035LabelPrefix": _prefix_of(_label_1035),
     "labelValue": _pattern(_LABEL_VALUE, _WHAT_VALUE, _MAX_LABEL, "MyValue", "my_value", "12345", unit="bytes"),
-    "uri": lambda text: [why] if (why := why_no_url(text)) else [],
+    "uri": lambda text: [why] if (why := url_error(text)) else [],
     "uuid": _check(_UUID.fullmatch, "does not match the UUID format"),
     "byte": _check(_BASE64.fullmatch, "invalid base64"),
     "date": _check(_is_date, "invalid date"),

@@ -7,7 +7,7 @@ device, in any other way (in a loop, in a variable) is supposed to read everythi
 attributes, whatever the number of devices, nodes and pods. Source: `dynamic-resource-allocation/cel/compile.go`, Kubernetes 1.36.
 
 An expression that may cost more than Kubernetes allows is refused before it is evaluated (`cost`), and what the selectors of one decision
-cost together is limited too (`Spending`). The runtime is C++, kube-scheduler's is Go: the texts of their errors differ, and users of
+cost together is limited too (`CostBudget`). The runtime is C++, kube-scheduler's is Go: the texts of their errors differ, and users of
 kube-scheduler know the latter's.
 """
 
@@ -272,7 +272,7 @@ TypedValue = tuple[str, Hashable]
 UNKNOWN_KIND: TypedValue = ("", None)
 
 
-class Spending:
+class CostBudget:
     """The cost of requests of claims in one decision: of their selectors, and of all other checks of each device.
 
     What was kept from an earlier decision costs the same as if it were new. Once the limit is reached nothing more is answered.
@@ -313,17 +313,17 @@ class Spending:
         return selector.matches(traits)
 
 
-def selected(selector: objects.DeviceSelector, content: DeviceContent, spending: Spending) -> bool | str:
+def selected(selector: objects.DeviceSelector, content: DeviceContent, cost_budget: CostBudget) -> bool | str:
     """The answer of a selector, or the text of its error."""
     if selector.cel is None:
         return "CEL expression empty (unsupported selector type?)"
-    program = spending.compile(selector.cel.expression)
+    program = cost_budget.compile(selector.cel.expression)
     if program is None:
         return f"CEL runtime error: {COST_EXCEEDED}"
     if not isinstance(program, Selector):
         return f"CEL compile error: {program}"
     try:
-        return spending.answer(program, _traits_for(content, reads(selector.cel.expression)))
+        return cost_budget.answer(program, _traits_for(content, reads(selector.cel.expression)))
     except (SelectorFailed, ValueError) as error:
         return f"CEL runtime error: {error}"
 

@@ -224,10 +224,10 @@ def url(text: str) -> dict[str, str]:
 
 def is_url(text: str) -> bool:
     """True for an absolute URL, or an absolute path."""
-    return not why_no_url(text)
+    return not url_error(text)
 
 
-def why_no_url(text: str) -> str:
+def url_error(text: str) -> str:
     """The error of `ParseRequestURI` for a text; "" if it is an absolute URL."""
     try:
         _parsed(_encoded(text), request=True)

@@ -1,4 +1,4 @@
-"""The places of the scheduling queue: pods that are ready, in backoff, unschedulable, woken or in flight.
+"""The sub-queues of the scheduling queue: pods that are ready, in backoff, unschedulable, woken or in flight.
 
 A group of pods is one entry here, between pods of the same priority by its age. While a group is being tried no second one is taken; pods
 are, so that they do not wait for a long search.
@@ -44,14 +44,14 @@ class WaitingMembers(Protocol):
     """The waiting members of groups."""
 
     def join(self, member: QueuedPod, event: str) -> None:
-        """Let a member wait in its group."""
+        """Add a member to its group, where it waits."""
 
     def leave(self, member: QueuedPod) -> None:
         """Take a member out of its group, or out of the attempt to place it."""
 
 
-class QueuePlaces:
-    """The places of the queue. `wake` is called when a pod becomes ready or its backoff begins; `groups` is where members wait."""
+class SubQueues:
+    """The sub-queues. `wake` is called when a pod becomes ready or its backoff begins; `groups` is where members wait."""
 
     groups: WaitingMembers
 
@@ -118,18 +118,18 @@ class QueuePlaces:
 
     # ── into a place ──
 
-    def let_in(self, queued: QueuedPod, event: str) -> None:
+    def admit(self, queued: QueuedPod, event: str) -> None:
         """Put a pod that has no place into the right one: gated, in its group, in backoff if its backoff has not ended, or active.
 
         If a PreEnqueue plugin fails, the pod is gated, and the plugin is called again after the error backoff.
         """
         if isinstance(queued, QueuedGroup):
-            self.line_up(queued, event)
+            self.enqueue(queued, event)
             return
         try:
             queued.gate = queued.profile.gate(queued.pod)
         except PluginFault as fault:
-            self._behind_faulty_gate(queued, fault)
+            self._wait_for_faulty_gate(queued, fault)
             return
         if queued.gate is not None:
             queued.place = Place.GATED
@@ -139,9 +139,9 @@ class QueuePlaces:
         if queued.group is not None:
             self.groups.join(queued, event)
         else:
-            self.line_up(queued, event)
+            self.enqueue(queued, event)
 
-    def line_up(self, queued: QueuedPod, event: str) -> None:
+    def enqueue(self, queued: QueuedPod, event: str) -> None:
         """Put a pod or group that has no place and no gate into backoff if its backoff has not ended, or among the active."""
         if queued.rejections:
             ready_at = self._after_rejection.ready_at(queued.queued_at, queued.rejections)
@@ -150,7 +150,7 @@ class QueuePlaces:
                 return
         self.activate(queued, event)
 
-    def _behind_faulty_gate(self, queued: QueuedPod, fault: PluginFault) -> None:
+    def _wait_for_faulty_gate(self, queued: QueuedPod, fault: PluginFault) -> None:
         queued.gate = Reason(str(fault))
         queued.gate_faults += 1
         now = self._clock.monotonic()
@@ -205,7 +205,7 @@ class QueuePlaces:
                 if queued.gate is None:
                     self.activate(queued, READY)
                 else:
-                    self.let_in(queued, READY)
+                    self.admit(queued, READY)
 
     def next_ready_at(self) -> float | None:
         """The monotonic time at which the next backoff ends; None if none runs."""

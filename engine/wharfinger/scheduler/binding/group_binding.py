@@ -1,4 +1,4 @@
-"""Binding the members of a group together: they wait for each other between PreBind and Bind.
+"""The binding of a group: its members wait for each other between PreBind and Bind.
 
 Permits can take minutes, and so can PreBind, and both can fail. So no member is bound before as many as the group needs may be bound.
 Meanwhile nodes may change; a member whose node does not take it any more is not bound.
@@ -22,17 +22,17 @@ STOPPED = "placing the group was stopped before the bindings of all its members 
 T = TypeVar("T")
 
 
-class GivenBack(Exception):
+class PlacementReleased(Exception):
     """Raised for a placement whose group cannot be bound, so that its resources are released."""
 
 
-class BindTogether:
+class GroupBinding:
     """Members of a group, their names by uid: none is bound before `needed` of them can be; they wait `timeout` seconds at most.
 
-    They are those of one attempt, and those that are placed while these wait. `misfit` returns why one of some members does not fit its
-    node any more, "" if all do.
+    They are those of one attempt, and those that are placed while these wait. `misfit_reason` returns why one of some members does not fit
+    its node any more, "" if all do.
 
-    If a member is deleted or refused, and too few are left, all members that are not bound are released: `give_back` is called with the uid
+    If a member is deleted or refused, and too few are left, all members that are not bound are released: `release` is called with the uid
     of each member that is not ready, and the reason. Members that are bound stay: they count as placed when the group is tried again.
     """
 
@@ -44,8 +44,8 @@ class BindTogether:
         timeout: float,
         clock: Clock,
         *,
-        give_back: Callable[[str, str], object],
-        misfit: Callable[[Collection[str]], str],
+        release: Callable[[str, str], object],
+        misfit_reason: Callable[[Collection[str]], str],
     ) -> None:
         self._key = key
         self._there = dict(names)
@@ -54,8 +54,8 @@ class BindTogether:
         self._timeout = timeout
         self._clock = clock
         self._ends_at = clock.monotonic() + timeout
-        self._give_back = give_back
-        self._misfit = misfit
+        self._release = release
+        self._misfit_reason = misfit_reason
         self._answered = asyncio.Event()
         self._preparing: dict[str, tuple[str, asyncio.Event]] = {}  # the step of each member, and what is set when it ends or must end
         self._misfits: dict[str, str] = {}  # members that came when the others were bound already, and why they are not
@@ -78,24 +78,24 @@ class BindTogether:
         if uid not in self._ready:
             self._ready.add(uid)
             if late:
-                if not self.failure and (why := self._misfit((uid,))):
+                if not self.failure and (why := self._misfit_reason((uid,))):
                     self._misfits[uid] = why
             elif len(self._ready) >= self._needed:
-                if why := self._misfit(self._ready):
+                if why := self._misfit_reason(self._ready):
                     self._fail(why)
                 self._answered.set()
                 return True
         return late
 
     async def ready(self, uid: str) -> None:
-        """Return once enough members can be bound; raises `GivenBack` if that has become impossible."""
+        """Return once enough members can be bound; raises `PlacementReleased` if that has become impossible."""
         self.arrived(uid)
         if not await until(self._answered, self._clock, self._ends_at - self._clock.monotonic()):
             self._fail(self._too_late)
         self.check(uid)
 
     async def in_time(self, uid: str, step: str, call: Coroutine[Any, Any, T], stuck: Callable[[str], object]) -> T:
-        """The result of a step of a member before its binding; raises `GivenBack` if the group cannot be bound, or its time is over.
+        """The result of a step of a member before its binding; `PlacementReleased` if the group cannot be bound, or its time is over.
 
         The step is cancelled then. While a cancelled step does not end, the member keeps its place; `stuck` is called with the reason.
         """
@@ -117,17 +117,17 @@ class BindTogether:
             stuck(f"{step} was cancelled and has not ended; the group is tried again after that")
             await asyncio.wait({running})
         self.lost(uid, why)
-        raise GivenBack(f"group {self._key}: {why}")
+        raise PlacementReleased(f"group {self._key}: {why}")
 
     def check(self, uid: str) -> None:
-        """Raises `GivenBack` if too few members are left, or this one does not fit its node any more."""
+        """Raises `PlacementReleased` if too few members are left, or this one does not fit its node any more."""
         if self.failure:
-            raise GivenBack(self._message)
+            raise PlacementReleased(self._message)
         if uid in self._misfits:
-            raise GivenBack(f"group {self._key}: {self._misfits[uid]}")
+            raise PlacementReleased(f"group {self._key}: {self._misfits[uid]}")
 
     def lost(self, uid: str, why: str) -> None:
-        """Note that a member is not bound in this attempt."""
+        """Remove a member that is not bound in this attempt."""
         self._there.pop(uid, None)
         self._ready.discard(uid)
         if len(self._there) < self._needed:
@@ -137,7 +137,7 @@ class BindTogether:
         if not self.failure:
             self.failure = why
             for uid in self._there.keys() - self._ready:
-                self._give_back(uid, self._message)
+                self._release(uid, self._message)
             for _, changed in self._preparing.values():
                 changed.set()
         self._answered.set()

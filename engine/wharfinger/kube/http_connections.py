@@ -1,4 +1,4 @@
-"""Small HTTP requests with small answers over TLS, at a fraction of what general clients cost.
+"""HTTP connections for small requests with small answers over TLS, at a fraction of what general clients cost.
 
 A scheduler's requests are all alike: a few hundred bytes over a connection that stays open, answered by a few hundred bytes, thousands of
 times in a row. A general client spends most of its time on cases that do not occur (docs/decisions/0007). Watches, the lists of a process
@@ -174,7 +174,7 @@ def no_condition() -> None:
     """Always allows sending."""
 
 
-class Exchanges:
+class HttpConnections:
     """Connections to one server, one for each request in flight; the caller limits their number.
 
     `tls` is called for each new connection: the trusted authorities may change. A session is resumed only with the context that it is of.

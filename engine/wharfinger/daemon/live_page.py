@@ -1,4 +1,4 @@
-"""The live page and its data, read from the running scheduler: nodes, summary, policies, recent decisions, pending pods, groups.
+"""The content of the live page, read from the running scheduler: nodes, summary, policies, recent decisions, pending pods, groups.
 
 Pending pods are grouped by queue and by what is missing, with a few pods of each cause, since there may be many thousands of them. Groups
 that wait have what they wait for, those that are placed have where they are.
@@ -21,7 +21,7 @@ from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod
 from wharfinger.simulate.dry_run import utilisation
 from wharfinger.telemetry.recent_decisions import Reading
 from wharfinger.web import decisions, policies
-from wharfinger.web.ui.board import Picture, PodQuery, flags_of, plain_node, tiles_of
+from wharfinger.web.ui.page_content import NodeMap, PodQuery, flags_of, plain_node, tiles_of
 
 if TYPE_CHECKING:
     from wharfinger.daemon.compose import Daemon
@@ -65,8 +65,8 @@ Steps: TypeAlias = Generator[None, None, Mapping[str, Any]]
 _QUEUES = {Place.ERROR_BACKOFF: "backoff", Place.IN_FLIGHT: "in flight"}
 
 
-class LiveBoard:
-    """The board of the running process; nearly empty until there is a connection."""
+class LivePageContent:
+    """The `PageContent` of the running process; nearly empty until there is a connection."""
 
     def __init__(  # noqa: PLR0913, PLR0917 — everything that it shows
         self,
@@ -85,11 +85,11 @@ class LiveBoard:
         self._clock = clock
         self._colorings: NodeColorings | None = None
 
-    def picture(self, coloring: str, known: int) -> Picture:
+    def node_map(self, coloring: str, known: int) -> NodeMap:
         """The nodes in a colouring."""
         snapshot = self._snapshot(self._daemon())
         layout = snapshot.layout_revision
-        return Picture(
+        return NodeMap(
             layout=layout,
             tiles=None if layout == known else tiles_of(snapshot),
             flags=flags_of(snapshot),
@@ -97,7 +97,7 @@ class LiveBoard:
         )
 
     def precompute(self, coloring: str) -> Iterator[None]:
-        """The work of `picture` in steps."""
+        """The work of `node_map` in steps."""
         daemon = self._health.daemon
         return iter(()) if daemon is None else self._colours().precompute(coloring, daemon.scheduler.snapshot)
 
@@ -158,7 +158,7 @@ class LiveBoard:
             "identity": daemon.identity,
             "leads": daemon.leads,
             "trouble": daemon.contact.unreachable_reason,
-            "silence": round(daemon.contact.silence),
+            "silence": round(daemon.contact.seconds_since_answer),
             "missing": sorted(scheduler.missing_kinds),
             "nodes": used.nodes,
             "pods": used.pods,

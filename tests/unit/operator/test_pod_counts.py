@@ -1,4 +1,4 @@
-"""The pods that policies govern are counted over one census of all pods, which is taken with pauses."""
+"""The pods that policies govern are counted once for all policies, with pauses."""
 
 import pytest
 from msgspec import structs
@@ -12,7 +12,7 @@ from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics.authority import Authority
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import ObjectStore, TimeAndObjects
-from wharfinger.operator.scheduling_policy import PAUSE_RATIO, PodCensus, governed
+from wharfinger.operator.scheduling_policy import PAUSE_RATIO, PodCounts, governed
 from wharfinger.steps import at_once
 
 
@@ -48,9 +48,9 @@ CASES = [
 @pytest.mark.parametrize(("text", "namespace", "count", "typical"), CASES)
 def test_the_counted_pods_of_a_policy(text, namespace, count, typical):
     policy = compile_policy(TextSet(texts={"p": text.encode()}).check("p", CATALOGUE, Diagnostics(), Authority(namespace)).policy)
-    census = at_once(PodCensus(Pods(*PODS), ManualClock()).taken())
+    counts = at_once(PodCounts(Pods(*PODS), ManualClock()).counts_in_steps())
 
-    number, example = at_once(governed(policy, census, TimeAndObjects(0.0, ObjectStore())))
+    number, example = at_once(governed(policy, counts, TimeAndObjects(0.0, ObjectStore())))
 
     assert (number, example and example.name) == (count, typical)
 
@@ -62,13 +62,13 @@ def test_pods_that_change_are_counted_again_after_a_pause_in_proportion():
             return super().monotonic()
 
     pods, clock = Pods(*PODS), Slow()
-    census = PodCensus(pods, clock)
+    counts = PodCounts(pods, clock)
 
     def size():
-        return sum(len(found) for templates in at_once(census.taken()).values() for found in templates.values())
+        return sum(len(found) for templates in at_once(counts.counts_in_steps()).values() for found in templates.values())
 
-    assert (size(), census.revision) == (17, 0)
+    assert (size(), counts.revision) == (17, 0)
     pods.add(view("new"))
-    assert (size(), census.revision) == (17, 0), "it rests"
+    assert (size(), counts.revision) == (17, 0), "it rests"
     clock.move(PAUSE_RATIO)
-    assert (size(), census.revision) == (18, 1)
+    assert (size(), counts.revision) == (18, 1)

@@ -1,4 +1,4 @@
-"""Applies watch events to state and queue, and metric samples to the state.
+"""Event handlers: apply watch events to state and queue, and metric samples to the state.
 
 Pods on a node go to the state, pending pods of this scheduler go to the queue, and every change is an event for the pods that wait. Events
 that are repeated, late or out of order end in the last state of each uid.
@@ -33,8 +33,8 @@ OBJECTS_PER_STEP, KEYS_PER_STEP = 100, 10_000
 """How many objects of a list are applied in one step, and how many keys are compared in one."""
 
 
-class ClusterFeed:
-    """A `ClusterSink`.
+class EventHandlers:
+    """The `ClusterSink` of the scheduler.
 
     `leaving` is called with the uid of every pod that is deleted (True) or terminating (False), `node_removed` with the name of every
     deleted node, `changed` after every change, `unreadable` with every pending pod of this scheduler that cannot be read, `claim_changed`
@@ -73,7 +73,7 @@ class ClusterFeed:
         """Counts the changes of `known_pods`, of waiting pods too."""
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """Take over an object that was added or changed; one that cannot be read is reported and changes nothing."""
+        """Apply an object that was added or changed; one that cannot be read is reported and changes nothing."""
         try:
             self._upsert(kind, obj)
         except InvalidObject as error:
@@ -96,7 +96,7 @@ class ClusterFeed:
         self._changed()
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Make these objects all that there are of a kind."""
+        """Replace all objects of a kind by these."""
         for _ in self.replacing(kind, objs):
             pass
 
@@ -152,7 +152,7 @@ class ClusterFeed:
             self._remove_object(kind, key)
 
     def unreadable(self, kind: str, obj: Any, error: BaseException, *, listed: bool) -> None:
-        """Keep the last readable state of an object; for a pod that was never readable, write that it cannot be placed."""
+        """Keep the last readable state of an object; for a pod that was never readable, write a condition."""
         key = objects.key_of(obj)
         if listed:
             self._listed_unreadable.setdefault(kind, set()).add(key)
@@ -171,7 +171,7 @@ class ClusterFeed:
             self._pod_unreadable(pod, error)
 
     def synced(self, kind: str) -> None:
-        """Note that all existing objects of the kind are known."""
+        """Mark the kind as synced: all existing objects are known."""
         self.synced_kinds.add(kind)
         self._changed()
 
@@ -339,7 +339,7 @@ def _of_object(kind: str, label: str, obj: Any, old: Any, *, removed: bool = Fal
     return Change(events=events, label=label)
 
 
-class Measurements:
+class MetricSamples:
     """A `Sink` of signals: puts metric samples into the state, on the event loop that decides."""
 
     def __init__(self, cluster: LiveCluster, queue: SchedulingQueue, changed: Callable[[], None]) -> None:
@@ -355,7 +355,7 @@ class Measurements:
         return self._nodes
 
     def publish(self, key: str, found: Mapped) -> None:
-        """Let decisions read these samples of a signal, and try the pods again that others rejected."""
+        """Store the samples of a signal, and try again the pods that earlier samples rejected."""
         self._cluster.state.put_metric(key, found.column, found.samples, found.layout)
         self.retry_rejected()
 

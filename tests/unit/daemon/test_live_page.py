@@ -10,12 +10,12 @@ from tests.in_memory import InMemoryCluster, ManualClock
 from tests.observed import subscribed
 from tests.unit.scheduler.running import node, pod
 from wharfinger.builtins import CATALOGUE
-from wharfinger.daemon import live_board as waiting
-from wharfinger.daemon.live_board import LiveBoard
+from wharfinger.daemon import live_page as waiting
+from wharfinger.daemon.live_page import LivePageContent
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import Mode, PolicyStatus, Result, SourceStatus
-from wharfinger.kube.connection import Contact
+from wharfinger.kube.connection import ServerContact
 from wharfinger.language import load
 from wharfinger.model import objects
 from wharfinger.model.reading.decode import convert
@@ -28,8 +28,8 @@ from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry.policies import MAX_RELOADS, ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions, SchedulingHistory
 from wharfinger.web.policies import Policies
-from wharfinger.web.ui import board
-from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, PodQuery
+from wharfinger.web.ui import page_content
+from wharfinger.web.ui.page_content import CORDONED, NOT_READY, TAINTED, PodQuery
 
 ZONE = "topology.kubernetes.io/zone"
 MEASURED = """policy "load"
@@ -45,22 +45,22 @@ class Setting:
         clock, cluster = ManualClock(), InMemoryCluster()
         ports = Ports(binder=cluster, writer=cluster, events=cluster, clock=clock)
         self.scheduler = Scheduler({"wharfinger": chain or assemble()}, ports)
-        daemon = SimpleNamespace(scheduler=self.scheduler, leads=True, identity="me", contact=Contact(lambda: 0.0))
+        daemon = SimpleNamespace(scheduler=self.scheduler, leads=True, identity="me", contact=ServerContact(lambda: 0.0))
         self.health = SimpleNamespace(daemon=daemon)
         self.recent = RecentDecisions(clock.now, clock.monotonic)
         policies = Policies(statuses=list, sources=list, shadows=dict)
         self.history = SchedulingHistory(self.recent, clock)
-        self.board = LiveBoard(self.health, policies, self.recent, ReloadHistory(clock.now), self.history, clock)
+        self.page_content = LivePageContent(self.health, policies, self.recent, ReloadHistory(clock.now), self.history, clock)
 
     def put(self, *found):
         for obj in found:
             self.scheduler.sink.upsert(objects.kind_of(obj), obj)
 
     def parts(self):
-        return dict(part for part in self.board.parts() if part is not None)
+        return dict(part for part in self.page_content.parts() if part is not None)
 
     def pods(self, **query):
-        return dict(part for part in self.board.pods(PodQuery(**query)) if part is not None)
+        return dict(part for part in self.page_content.pods(PodQuery(**query)) if part is not None)
 
 
 @pytest.fixture
@@ -76,41 +76,41 @@ def setting():
 
 
 def test_nodes_are_coloured_by_what_is_requested_of_them(setting):
-    picture = setting.board.picture("cpu", known=-1)
-    assert dict(zip(picture.tiles.names, picture.coloring.values.tolist(), strict=True)) == {"a": 0.75, "b": 0.0, "c": 0.0}
-    assert picture.coloring.unit == "fraction"
-    assert setting.board.picture("cpu", known=picture.layout).tiles is None
+    node_map = setting.page_content.node_map("cpu", known=-1)
+    assert dict(zip(node_map.tiles.names, node_map.coloring.values.tolist(), strict=True)) == {"a": 0.75, "b": 0.0, "c": 0.0}
+    assert node_map.coloring.unit == "fraction"
+    assert setting.page_content.node_map("cpu", known=node_map.layout).tiles is None
 
 
 def test_nodes_are_in_their_zones_and_show_what_is_the_matter_with_them(setting):
     unready = msgspec.structs.replace(node("d").status, conditions=(objects.NodeCondition(type="Ready", status="Unknown"),))
     setting.put(msgspec.structs.replace(node("d"), status=unready))
-    picture = setting.board.picture("cpu", known=-1)
-    zones = dict(zip(picture.tiles.names, picture.tiles.zones, strict=True))
-    assert {name: picture.tiles.zone_names[zone] for name, zone in zones.items() if zone >= 0} == {"a": "z1", "b": "z2"}
-    flags = dict(zip(picture.tiles.names, picture.flags.tolist(), strict=True))
+    node_map = setting.page_content.node_map("cpu", known=-1)
+    zones = dict(zip(node_map.tiles.names, node_map.tiles.zones, strict=True))
+    assert {name: node_map.tiles.zone_names[zone] for name, zone in zones.items() if zone >= 0} == {"a": "z1", "b": "z2"}
+    flags = dict(zip(node_map.tiles.names, node_map.flags.tolist(), strict=True))
     assert flags == {"a": 0, "b": CORDONED, "c": TAINTED, "d": NOT_READY}
 
 
 def test_nodes_are_coloured_by_the_scores_of_a_pod_where_it_fits(setting):
     setting.put(pod("new", cpu="2"))
-    picture = setting.board.picture("pod:default/new", known=-1)
-    assert np.isfinite(picture.coloring.values).sum() == 0
-    assert "Insufficient cpu" in picture.coloring.note
+    node_map = setting.page_content.node_map("pod:default/new", known=-1)
+    assert np.isfinite(node_map.coloring.values).sum() == 0
+    assert "Insufficient cpu" in node_map.coloring.note
 
     setting.put(node("e"))
-    picture = setting.board.picture("pod:default/new", known=-1)
-    best = dict(zip(picture.tiles.names, np.isfinite(picture.coloring.values).tolist(), strict=True))
+    node_map = setting.page_content.node_map("pod:default/new", known=-1)
+    best = dict(zip(node_map.tiles.names, np.isfinite(node_map.coloring.values).tolist(), strict=True))
     assert best == {"a": False, "b": False, "c": False, "e": True}
-    assert picture.coloring.note == "1 of 4 nodes feasible"
-    value = float(np.nanmax(picture.coloring.values))
-    assert picture.coloring.low <= value <= picture.coloring.high
+    assert node_map.coloring.note == "1 of 4 nodes feasible"
+    value = float(np.nanmax(node_map.coloring.values))
+    assert node_map.coloring.low <= value <= node_map.coloring.high
 
 
 def test_a_pod_that_is_bound_is_scored_as_another_like_it(setting):
     setting.put(node("e"))
-    picture = setting.board.picture("pod:default/old", known=-1)
-    assert picture.coloring.note == "1 of 4 nodes feasible for another like it"
+    node_map = setting.page_content.node_map("pod:default/old", known=-1)
+    assert node_map.coloring.note == "1 of 4 nodes feasible for another like it"
 
 
 def test_nodes_are_coloured_by_a_metric(tmp_path):
@@ -120,24 +120,24 @@ def test_nodes_are_coloured_by_a_metric(tmp_path):
     setting = Setting(assemble(candidate.compile_all([typed], {})))
     setting.put(node("a"), node("b"))
     assert "metric:load/busy" in {coloring["key"] for coloring in setting.parts()["summary"]["colorings"]}
-    assert setting.board.picture("metric:load/busy", known=-1).coloring.note == "there are no samples yet"
+    assert setting.page_content.node_map("metric:load/busy", known=-1).coloring.note == "there are no samples yet"
 
     setting.scheduler.state.set_metric("busy", {"a": (0.4, 0.0)})
 
-    coloring = setting.board.picture("metric:load/busy", known=-1).coloring
+    coloring = setting.page_content.node_map("metric:load/busy", known=-1).coloring
     assert (coloring.unit, coloring.values[0], coloring.note) == ("fraction", 0.4, "samples of 1 of 2 nodes")
 
 
 @pytest.mark.parametrize("coloring", ["example.com/none", "pod:default/none", "metric:none/none"])
 def test_missing_objects_are_named(setting, coloring):
     with pytest.raises(UnknownObject, match="none"):
-        setting.board.picture(coloring, known=-1)
+        setting.page_content.node_map(coloring, known=-1)
 
 
 def test_pods_that_wait_are_listed_in_groups_and_steps(setting, monkeypatch):
     monkeypatch.setattr(waiting, "PODS_PER_STEP", 10)
     setting.put(*(pod(f"new-{index}") for index in range(45)))
-    steps = list(setting.board.pods(PodQuery()))
+    steps = list(setting.page_content.pods(PodQuery()))
     assert steps.count(None) >= 4
     (group,) = setting.pods()["pending"]["groups"]
     assert (group["count"], group["queue"], len(group["pods"])) == (45, "active", waiting.MAX_PODS_OF_CAUSE)
@@ -185,17 +185,17 @@ def test_pods_that_wait_are_grouped_by_what_is_missing_on_most_nodes(crowd, quer
 def test_pods_are_found_by_a_part_of_their_names_in_steps(setting, monkeypatch):
     monkeypatch.setattr(waiting, "PODS_PER_STEP", 10)
     setting.put(*(pod(f"new-{index}") for index in range(25)))
-    steps = list(setting.board.find("NEW-2"))
+    steps = list(setting.page_content.find("NEW-2"))
     assert len(steps) == 3
     assert sorted(key for step in steps for key in step) == ["default/new-2", *(f"default/new-2{digit}" for digit in range(5))]
 
 
 def test_one_node_is_described_with_its_pods(setting):
-    found = setting.board.node("a")
+    found = setting.page_content.node("a")
     assert [each["pod"] for each in found["pods"]] == ["default/old"]
     assert {"name": "cpu", "requested": 3000, "allocatable": 4000} in found["resources"]
     with pytest.raises(UnknownObject, match="there is no node z"):
-        setting.board.node("z")
+        setting.page_content.node("z")
 
 
 def test_the_history_shows_how_full_the_cluster_was_and_which_pods_waited(setting):
@@ -209,12 +209,12 @@ def test_before_there_is_a_connection_little_is_known(setting):
     setting.health.daemon = None
     assert setting.parts()["summary"]["connected"] is False
     with pytest.raises(WharfingerError, match="has not answered yet"):
-        setting.board.picture("cpu", known=-1)
+        setting.page_content.node_map("cpu", known=-1)
 
 
 def test_everything_can_be_written_as_json(setting):
     setting.put(pod("new"))
-    msgspec.json.encode([setting.parts(), setting.pods(), setting.board.node("a")])
+    msgspec.json.encode([setting.parts(), setting.pods(), setting.page_content.node("a")])
 
 
 def test_the_history_of_reloads_is_bounded():
@@ -232,7 +232,7 @@ def test_the_history_of_reloads_is_bounded():
 
 
 def devices_of(setting, node="a"):
-    return setting.board.node(node)["devices"]
+    return setting.page_content.node(node)["devices"]
 
 
 def test_the_devices_of_a_node_are_listed_by_pool_with_their_states(setting):
@@ -258,8 +258,8 @@ def test_the_devices_of_a_node_are_listed_by_pool_with_their_states(setting):
     )
     assert devices_of(setting, "b")["count"] == 0
     assert "devices" in {coloring["key"] for coloring in setting.parts()["summary"]["colorings"]}
-    picture = setting.board.picture("devices", known=-1)
-    values = dict(zip(picture.tiles.names, picture.coloring.values.tolist(), strict=True))
+    node_map = setting.page_content.node_map("devices", known=-1)
+    values = dict(zip(node_map.tiles.names, node_map.coloring.values.tolist(), strict=True))
     assert values["a"] == 0.5
     assert np.isnan(values["b"])
 
@@ -268,16 +268,16 @@ def test_the_devices_of_all_nodes_are_read_in_steps(setting, monkeypatch):
     read, number = [], DeviceStates._number
     monkeypatch.setattr(DeviceStates, "_number", lambda self, snapshot, row: read.append(row) or number(self, snapshot, row))
     setting.put(*(node(f"more-{index}") for index in range(3 * READ_AT_ONCE)))
-    for count, _ in enumerate(setting.board.precompute("devices"), start=1):
+    for count, _ in enumerate(setting.page_content.precompute("devices"), start=1):
         assert len(read) == count
     assert len(read) == 3 + 3 * READ_AT_ONCE
-    setting.board.picture("devices", known=-1)
+    setting.page_content.node_map("devices", known=-1)
     assert len(read) == 3 + 3 * READ_AT_ONCE
-    assert not list(setting.board.precompute("cpu"))
+    assert not list(setting.page_content.precompute("cpu"))
 
 
 def test_most_devices_and_holders_are_counted_and_not_listed(setting, monkeypatch):
-    monkeypatch.setattr(board, "MAX_DEVICES_OF_NODE", 3)
+    monkeypatch.setattr(page_content, "MAX_DEVICES_OF_NODE", 3)
     given = node("e")
     given.status.allocatable["example.com/port"] = "5"
     setting.put(given, pod("user", nodeName="e"))

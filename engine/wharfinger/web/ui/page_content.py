@@ -1,4 +1,4 @@
-"""The data of the live page: the protocol that provides it, the map of nodes as server-sent events, and a snapshot as the map shows it.
+"""The content of the live page: its interface, the map of nodes as server-sent events, and a snapshot as the map shows it.
 
 The map is many numbers that seldom change, so it is read as columns and sent as differences. Everything else is a few small parts, each
 sent whole when it has changed.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 CORDONED, NOT_READY, TAINTED = 1, 2, 4
-"""Bits of `Picture.flags`."""
+"""Bits of `NodeMap.flags`."""
 MAX_PODS_OF_NODE: Final = 250
 """Most pods of a node that are listed."""
 MAX_DEVICES_OF_NODE: Final = 256
@@ -59,7 +59,7 @@ class Coloring(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Picture(Struct, frozen=True, kw_only=True):
+class NodeMap(Struct, frozen=True, kw_only=True):
     """The nodes at one moment. `layout` changes when nodes come or go; `tiles` is None where the layout is the one that was known.
 
     `flags` `(n_nodes,) uint8`: the state of each node, as bits.
@@ -82,14 +82,14 @@ class PodQuery(Struct, frozen=True, kw_only=True):
     policy: str = ""
 
 
-class Board(Protocol):
-    """Answers the page. Every answer takes a few milliseconds at most, on the event loop that schedules."""
+class PageContent(Protocol):
+    """The values that the page shows. Every call takes a few milliseconds at most, on the event loop that schedules."""
 
-    def picture(self, coloring: str, known: int) -> Picture:
+    def node_map(self, coloring: str, known: int) -> NodeMap:
         """The nodes in a colouring; UnknownObject if there is no such colouring. `known` is the layout that the caller has."""
 
     def precompute(self, coloring: str) -> Iterator[None]:
-        """The work of `picture` in steps; other tasks run between two steps."""
+        """The work of `node_map` in steps; other tasks run between two steps."""
 
     def parts(self) -> Iterator[tuple[str, Any] | None]:
         """The values that all pages show, by name; None for a step without a value. Other tasks run between two steps."""
@@ -136,19 +136,19 @@ class Channel:
             return [message("trouble", {"coloring": self.key, "sentence": self._trouble})]
         return [self._tiles, self._full(), self._flagged()] if self._tiles else []
 
-    def update(self, board: Board) -> list[bytes]:
+    def update(self, page_content: PageContent) -> list[bytes]:
         """The messages for watchers that have everything up to now."""
         try:
-            picture = board.picture(self.key, self._layout)
+            node_map = page_content.node_map(self.key, self._layout)
         except WharfingerError as error:
             return self._failed(str(error))
         self._trouble = ""
-        fresh = picture.layout != self._layout or picture.tiles is not None
-        if picture.tiles is not None:
-            self._tiles = message("tiles", _plain(picture.tiles, picture.layout))
-        self._layout = picture.layout
+        fresh = node_map.layout != self._layout or node_map.tiles is not None
+        if node_map.tiles is not None:
+            self._tiles = message("tiles", _plain(node_map.tiles, node_map.layout))
+        self._layout = node_map.layout
         sent = [self._tiles] if fresh else []
-        return [*sent, *self._coloring_changed(picture, fresh), *self._flags_changed(picture, fresh)]
+        return [*sent, *self._coloring_changed(node_map, fresh), *self._flags_changed(node_map, fresh)]
 
     def _failed(self, sentence: str) -> list[bytes]:
         if sentence == self._trouble:
@@ -156,8 +156,8 @@ class Channel:
         self._trouble, self._layout = sentence, -1
         return self.whole()
 
-    def _coloring_changed(self, picture: Picture, fresh: bool) -> list[bytes]:
-        coloring = picture.coloring
+    def _coloring_changed(self, node_map: NodeMap, fresh: bool) -> list[bytes]:
+        coloring = node_map.coloring
         scale = {
             "coloring": self.key,
             "title": coloring.title,
@@ -176,9 +176,9 @@ class Channel:
             return [self._full()]
         return [message("change", {"at": at.tolist(), "values": found[at].tolist()})] if len(at) else []
 
-    def _flags_changed(self, picture: Picture, fresh: bool) -> list[bytes]:
-        changed = fresh or not np.array_equal(picture.flags, self._flags)
-        self._flags = picture.flags.copy()
+    def _flags_changed(self, node_map: NodeMap, fresh: bool) -> list[bytes]:
+        changed = fresh or not np.array_equal(node_map.flags, self._flags)
+        self._flags = node_map.flags.copy()
         return [self._flagged()] if changed else []
 
     def _full(self) -> bytes:
