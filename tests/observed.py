@@ -1,4 +1,4 @@
-"""Subscribers that are made in one line."""
+"""Subscribers for tests, made in one line."""
 
 from __future__ import annotations
 

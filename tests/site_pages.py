@@ -1,4 +1,4 @@
-"""Brings the pages outside of docs/ into the site, so that no page is written twice, and leads every link to where its file is there.
+"""Adds the pages outside of docs/ to the site, so that no page is written twice, and corrects their links.
 
 MkDocs reads one folder. The language, the policies and the deployment have their pages beside what they describe, and pages link to source
 files and folders. These become pages of the site too: a file with its text, a folder with its entries. A link whose file does not exist is

@@ -1,4 +1,4 @@
-"""The schedulers that are measured, each one process with its usual settings."""
+"""The schedulers that are compared, each as one process with its usual settings."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_the_text_is_formatted(playground, visit):
     assert "filter a {" in tab.inner_text(CONTENT)
 
 
-def test_the_link_carries_everything_and_no_server_sees_it(playground, visit):
+def test_the_link_restores_the_text_the_pod_and_the_answer(playground, visit):
     first = visit(playground.url)
     write(first.tab, TEAM + "# \U0001f6a2 ünïcödé\n")
     first.tab.fill("#pod", "shop/query")

@@ -523,7 +523,7 @@ def test_the_devices_of_a_node_are_cells_with_what_is_on_them(scheduler, visit, 
     fits_without_findings(single.tab, width)
 
 
-def test_a_click_takes_the_ring_and_the_caption_along(scheduler, visit):
+def test_a_click_moves_the_focus_ring_and_the_caption(scheduler, visit):
     tab = visit(scheduler.url).tab
     tab.locator("#map").click(position={"x": 10, "y": 30})
     wait_text(tab, "#detail-title", "node-00000")
@@ -674,7 +674,7 @@ def test_without_nodes_the_map_has_no_cursor(visit):
         assert (found.title_of("cluster"), found.tab.inner_text("#under").strip()) == ("Cluster · 0 nodes", "")
 
 
-def test_one_page_too_many_is_reported_and_waits_for_its_turn(scheduler, chromium):
+def test_a_page_above_the_limit_is_reported_and_waits(scheduler, chromium):
     others = [scheduler.ask(lambda page: page.page.feed.join("cpu")) for _ in range(MAX_WATCHERS)]
     tab = chromium.new_page()
     tab.goto(scheduler.url)
@@ -829,7 +829,7 @@ def test_links_have_one_colour(scheduler, visit, scheme):
     assert len(set(colours)) == 1
 
 
-def test_small_screens_need_no_scrolling_sideways(scheduler, visit):
+def test_small_screens_need_no_horizontal_scrolling(scheduler, visit):
     found = visit(scheduler.url, viewport={"width": 400, "height": 800})
     wait_text(found.tab, "#policies", "active")
     assert found.tab.evaluate("document.documentElement.scrollWidth") <= 400

@@ -1,4 +1,4 @@
-"""Something of everything that the process does on a cluster, so that each kind of request is made at least once."""
+"""One example of each action of the process on a cluster, so that each kind of request is made at least once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Five hundred pods with everything that pods can ask for, on nodes that differ; the same ones at every run."""
+"""Five hundred pods with every kind of scheduling requirement, on different nodes; the same in every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The invariants of a cluster after any fault of its scheduler. One function checks them for all scenarios.
+"""The invariants of a cluster after any fault of its scheduler; one function checks them for all scenarios.
 
 Every pod is bound once, or pending for a reason that is true; no node carries more than it offers; the scheduler holds nothing back for
 a pod that does not exist.

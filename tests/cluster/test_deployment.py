@@ -45,7 +45,7 @@ def config_map(control_plane):
     return control_plane.api.get("ConfigMap", "wharfinger-policies", NAMESPACE)["data"]
 
 
-def test_it_begins_without_policies_has_nothing_to_complain_of_and_takes_those_that_are_added(control_plane, tmp_path):
+def test_it_starts_without_policies_and_without_warnings_and_loads_added_ones(control_plane, tmp_path):
     deployment.apply(control_plane)
     try:
         with wharf_of_deploy(control_plane, tmp_path) as wharf:

@@ -1,4 +1,4 @@
-"""`kubectl describe pod` shows the same about pods of Wharfinger and of kube-scheduler."""
+"""`kubectl describe pod` shows the same for pods of Wharfinger and of kube-scheduler."""
 
 import re
 

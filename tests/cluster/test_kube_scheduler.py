@@ -1,4 +1,4 @@
-"""kube-scheduler and the product look at the same cluster and must see the same.
+"""kube-scheduler and Wharfinger make the same decisions on the same cluster.
 
 Each pod is created when the one before is bound, so that the order is known. The choices are then replayed one by one: each must be among
 the nodes that are best for the product, given the choices before. With less than 100 nodes kube-scheduler looks at all of them.

@@ -133,7 +133,7 @@ def test_a_deleted_lease_is_created_again(control_plane):
         assert [said for _, said in one.reported] == ["started"]
 
 
-def test_a_deleted_lease_that_a_rival_was_faster_to_make_is_lost_with_the_next_look(control_plane):
+def test_a_deleted_lease_that_another_replica_recreated_is_lost_at_the_next_read(control_plane):
     with _leading(control_plane, "one") as one:
         eventually(lambda: _replaced(control_plane, {"holderIdentity": "rival", "leaseDurationSeconds": 15}), every=0.0)
         eventually(lambda: not one.is_leader, every=0.005)

@@ -1,4 +1,4 @@
-"""Room is made for important pods as kube-scheduler makes it: politely, no more than needed, and seen by everybody."""
+"""Preemption as kube-scheduler does it: it respects budgets, evicts no more pods than needed, and writes events and conditions."""
 
 import pytest
 

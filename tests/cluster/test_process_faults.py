@@ -1,4 +1,4 @@
-"""`wharf run` when the API server is not there, goes away, falls silent, or has other ideas of who we are."""
+"""`wharf run` when the API server is absent, stops, sends nothing, or rejects the credentials."""
 
 import json
 import subprocess

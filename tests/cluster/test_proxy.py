@@ -127,7 +127,7 @@ def test_an_expired_watch_says_so_in_its_stream(watch, proxy):
     assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
 
 
-def test_a_frozen_watch_is_silent_until_it_thaws(watch, proxy, control_plane):
+def test_a_frozen_watch_sends_nothing_until_it_continues(watch, proxy, control_plane):
     answer = watch()
     control_plane.api.create(objects.pod("one"))
     answer.readline()

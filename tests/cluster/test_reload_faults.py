@@ -1,4 +1,4 @@
-"""Texts that are broken, half written, too large or in each other's way, and sources that stop answering."""
+"""Policy texts that are invalid, incomplete, too large or in conflict, and sources that stop answering."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""An unschedulable pod is tried again after an event that may help it, and not before."""
+"""Queueing hints: an unschedulable pod is tried again after an event that may help it, and not before."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Predictions come true: random questions are answered on a snapshot, then carried out, and compared pod by pod.
+"""Predictions are correct: random questions are answered on a snapshot, then carried out, and compared pod by pod.
 
 WHARF_SCENARIOS=500 python -m pytest tests/cluster/test_what_if.py     that many scenarios; few without it
 """

@@ -1,4 +1,4 @@
-"""Waiting for a cluster to get somewhere, with a deadline."""
+"""Waits for a state of the cluster, with a deadline."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Texts made to cost as much as they can: generated, checked, compiled and decided with."""
+"""Hostile policy texts, as expensive as the language allows: generated, checked, compiled, and used for decisions."""

@@ -1,4 +1,4 @@
-"""Pods that are as large as the API server lets them be are decided in proportion to their size, or refused above one.
+"""Pods as large as the API server allows take work in proportion to their size, or are refused above a limit.
 
 What a namespace's user writes as a template of pods costs the scheduler time just as a policy does, also in a preview, which makes no pod.
 """

@@ -1,4 +1,4 @@
-"""Hostile texts are checked in proportion to their size, or refused above one."""
+"""Checking hostile texts takes work in proportion to their size, or they are refused above a limit."""
 
 from __future__ import annotations
 

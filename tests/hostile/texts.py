@@ -1,4 +1,4 @@
-"""Policy texts that are as large, deep, wide or intertwined as the language lets them be, each with a name.
+"""Policy texts that are as large, deep, wide or connected as the language allows, each with a name.
 
 `FAMILIES` make a text of about that many parts; `texts` gives every family at its largest, and every chain of `doubling` at its longest.
 """

@@ -1,4 +1,4 @@
-"""Parts of texts: many of a kind, nested in each other, joined, or one after the other in a policy."""
+"""Builds parts of texts: many of one kind, nested, joined, or in sequence in a policy."""
 
 from __future__ import annotations
 

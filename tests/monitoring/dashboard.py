@@ -1,4 +1,4 @@
-"""The dashboard: the questions that people ask of a scheduler, in the order in which they do."""
+"""The dashboard: one row for each question about a scheduler, in the order in which people ask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the dashboard about what decisions rest on: policies, signals, custom resources, the API server, the processes."""
+"""Rows of the dashboard about the inputs of decisions: policies, signals, custom resources, the API server, the processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions of PromQL whose metrics and labels are those of the declarations: what is misspelt here is not written, but raised."""
+"""Expressions of PromQL with the declared metrics and labels: an unknown name raises an error."""
 
 from __future__ import annotations
 

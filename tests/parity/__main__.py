@@ -1,4 +1,4 @@
-"""`python -m tests.parity FILE…`: do we answer every case as kube-scheduler's own plugins did?
+"""`python -m tests.parity FILE…`: compares the answer to each case with that of kube-scheduler's own plugins.
 
 Prints one line per family and last `N cases, M agree`; exits 0 only if there are cases and all agree in everything.
 """

@@ -1,4 +1,4 @@
-"""Our answer to a case, in the words of the vectors."""
+"""Wharfinger's answer to a case, in the format of the vectors."""
 
 from __future__ import annotations
 

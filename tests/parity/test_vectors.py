@@ -60,7 +60,7 @@ def test_no_cases_is_no_success(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "0 cases, 0 agree\n"
 
 
-def test_a_part_that_is_not_understood_is_an_error():
+def test_an_unknown_part_of_a_vector_is_an_error():
     with pytest.raises(ValueError, match="somethingNew"):
         cases.cluster({"id": "x-1", "nodes": [], "somethingNew": [1]})
 

@@ -1,4 +1,4 @@
-"""Policy texts for hypothesis: derived from the grammar, mutated from policies that people use, and soup."""
+"""Policy texts for hypothesis: derived from the grammar, mutated from shipped policies, and random tokens."""
 
 from __future__ import annotations
 

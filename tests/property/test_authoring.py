@@ -1,4 +1,4 @@
-"""Whatever has been typed so far, editors get answers: no prefix and no changed text makes one fail."""
+"""Editors get an answer for any text: no prefix of a policy and no changed text makes a request fail."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Preemption for a group evicts the least important pods that must leave, as brute force over all sets of pods finds them."""
+"""Preemption for a group evicts the least important pods that must leave, as a search over all sets of pods finds them."""
 
 from __future__ import annotations
 

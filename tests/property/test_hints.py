@@ -1,4 +1,4 @@
-"""No change that lets a rejected pod in is ruled out by a plugin's hint."""
+"""No queueing hint skips a change that makes a rejected pod schedulable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every value that the interpreter finds is one that a proof reckons with: otherwise something false could be proved."""
+"""Every value that the interpreter computes is possible in a proof: otherwise a false statement could be proved."""
 
 from __future__ import annotations
 

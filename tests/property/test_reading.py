@@ -1,4 +1,4 @@
-"""Reading any file returns objects or reports what cannot be read; never another exception, never a silent loss."""
+"""Reading any file returns objects, or reports each object that cannot be read; it raises no other exception."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Selections that look at who is being decided: their counts are those of the interpreter, and no decision looks at all pods for them."""
+"""Selections that read the pod to be placed: counts equal those of the interpreter, and no decision evaluates all pods for them."""
 
 from __future__ import annotations
 

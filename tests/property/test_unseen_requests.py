@@ -1,4 +1,4 @@
-"""A burst between two samples does not go to one node: pods that the metric does not include yet count by their requests."""
+"""Pods of a burst between two samples do not all go to one node: pods that the metric does not include yet count by their requests."""
 
 import msgspec
 import numpy as np
@@ -88,7 +88,7 @@ def test_predicted_loads_end_within_one_pod_of_each_other(data, n_nodes):
     assert predicted[received].max() <= (predicted + share).min() + 1e-6
 
 
-def test_without_what_is_unseen_all_herd_to_the_idlest():
+def test_without_unseen_requests_all_pods_go_to_the_least_loaded_node():
     state = cluster([64] * 20, [0.1] + [0.3] * 19)
     burst(state, BLIND)
     assert placed(state).tolist() == [BURST] + [0] * 19

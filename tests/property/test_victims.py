@@ -1,4 +1,4 @@
-"""Rules about victims: compiled rules agree with the interpreter, and a protected pod counts as not of lower priority."""
+"""Rules about victims: compiled rules agree with the interpreter, and preemption ignores protected pods."""
 
 from __future__ import annotations
 

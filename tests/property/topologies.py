@@ -1,4 +1,4 @@
-"""Strategies for clusters in which pods have to do with each other: affinity, spread constraints, disks, priorities, budgets."""
+"""Strategies for clusters in which pods affect each other: affinity, spread constraints, disks, priorities, budgets."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_an_offer_replaces_the_word_that_was_begun():
     assert found.snippet
 
 
-def test_thousands_of_open_brackets_are_no_obstacle():
+def test_completion_works_after_thousands_of_open_brackets():
     text = 'policy "p"\ntest "t" { node n { ' + "{" * 3000
     assert offered(f"{text}|") == []
     document = Document("x.policy", text)

@@ -1,4 +1,4 @@
-"""Records of builtins say of themselves what the reference page and the checker need, and it is true."""
+"""The records of builtins have what the reference page and the checker need, and it is correct."""
 
 from __future__ import annotations
 

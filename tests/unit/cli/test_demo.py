@@ -27,7 +27,7 @@ def test_every_pod_is_placed_or_not(printed):
     assert row(printed, "pods placed") == [8152 - each for each in unplaced]
 
 
-def test_and_puts_more_gpus_to_use(printed):
+def test_the_policy_allocates_more_gpus(printed):
     base, own = row(printed, "GPU allocated")
     assert base < 93
     assert own > base + 2

@@ -166,7 +166,7 @@ def test_an_error_of_our_own_is_a_sentence_and_exit_code_70(wharf, monkeypatch):
     assert "Traceback" not in err
 
 
-def test_a_reader_that_leaves_causes_no_noise(tmp_path):
+def test_a_closed_output_pipe_causes_no_error_message(tmp_path):
     lines = [json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{i:05d}", "namespace": "n" * 60}}) for i in range(3000)]
     lines.append(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}))
     (tmp_path / "pods.jsonl").write_text("\n".join(lines))

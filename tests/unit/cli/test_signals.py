@@ -112,7 +112,7 @@ def test_old_samples_do_not_count(wharf, files, server):
     assert "fresh on 0 of 4 nodes (0%, needs 80%)" in run.out
 
 
-def test_samples_of_a_clock_that_is_ahead_are_doubted(wharf, files, server):
+def test_samples_of_a_clock_that_is_ahead_are_reported(wharf, files, server):
     server.answer = lambda query: (200, vector(server.answers[query], at=1_000 * time.time()))
     run = check(wharf, files, server)
     assert run.code == 1
@@ -130,7 +130,7 @@ def test_warnings_of_the_server_are_shown(wharf, files, server):
     assert "  warning: the server warns: one store\n" in run.out
 
 
-def test_a_cluster_without_nodes_vouches_for_nothing(wharf, files, server):
+def test_a_cluster_without_nodes_gives_no_verdict_about_samples(wharf, files, server):
     (files / "nodes.yaml").write_text("apiVersion: v1\nkind: List\nitems: []\n")
     run = check(wharf, files, server)
     assert run.code == 1
@@ -225,7 +225,7 @@ def test_a_decision_without_its_metrics_is_explained(wharf, files):
 RATE = 'rate(used{path="[9h]"}[1m30s])'
 
 
-def test_series_younger_than_what_the_query_looks_back_are_doubted(wharf, files, server):
+def test_series_younger_than_the_lookback_of_the_query_are_reported(wharf, files, server):
     text = POLICY.replace('prometheus("load", node: "instance")', f"prometheus('{RATE}', node: \"instance\", window: 1min)")
     (files / "hot.policy").write_text(text)
     server.answers[RATE] = server.answers["load"]
@@ -238,7 +238,7 @@ def test_series_younger_than_what_the_query_looks_back_are_doubted(wharf, files,
     assert check(wharf, files, server).code == 0
 
 
-def test_a_server_that_cannot_say_how_old_series_are_is_not_doubted(wharf, files, server):
+def test_no_warning_without_the_age_of_series(wharf, files, server):
     text = POLICY.replace('prometheus("load", node: "instance")', f"prometheus('{RATE}', node: \"instance\")")
     (files / "hot.policy").write_text(text)
     server.answers[RATE] = server.answers["load"]

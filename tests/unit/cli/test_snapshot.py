@@ -266,7 +266,7 @@ def test_samples_of_another_query_are_not_taken_for_it(wharf, kubeconfig, measur
     assert "calm: metric `load` is fresh on 0 of 1 node, fewer than 80 %: the rules that use it are suspended" in err
 
 
-def test_samples_that_cannot_be_had_are_missed_aloud(wharf, kubeconfig, measured, in_folder):
+def test_samples_that_cannot_be_read_are_reported(wharf, kubeconfig, measured, in_folder):
     measured.answer = lambda _query: (503, "")
     code, _, err = wharf("snapshot", "-o", "now.json", "--kubeconfig", kubeconfig, "-p", "calm.policy", "--prometheus", measured.url)
     assert code == 0

@@ -59,7 +59,7 @@ def scheduler():
         thread.join()
 
 
-def test_all_is_well(wharf, scheduler):
+def test_a_healthy_state_has_no_failures(wharf, scheduler):
     code, out, _ = wharf("status", "--url", scheduler(sources=[], policies=[POLICY]))
     assert code == 0
     assert out.splitlines() == [

@@ -59,7 +59,7 @@ def test_json_has_all_of_it(wharf, folder):
     assert "pack.TaintToleration" in found["ships"]["numbers"]
 
 
-def test_people_read_a_dash_for_what_divides_by_zero(wharf, folder):
+def test_a_division_by_zero_is_shown_as_a_dash(wharf, folder):
     code, out, _ = wharf(*TUNE, "--objective", "moves / evicted", "--picture", "front.svg")
     assert code == 0
     ships = next(line for line in out.splitlines() if line.startswith("ships"))

@@ -86,7 +86,7 @@ def test_shared_operations_of_rules_are_counted_once():
     assert len(found.selections) == 1
 
 
-def test_a_table_of_texts_of_each_pods_own_is_dear():
+def test_a_lookup_of_texts_that_differ_per_pod_is_expensive():
     shared, own = (
         cost.of_policy(checked(f'policy "p"\nfilter f {{ require starts_with(node.name, {prefix}) }}\n'))
         for prefix in ("pod.namespace", "pod.name")

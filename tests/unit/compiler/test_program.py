@@ -40,7 +40,7 @@ def test_web_spread_decides_as_it_reads() -> None:
 
 
 @pytest.mark.parametrize("weight", ["2e9", "exp(700) * exp(700)", "exp(700) * exp(700) * 0", "w"])
-def test_a_weight_that_drowns_everything_is_refused(weight: str) -> None:
+def test_a_weight_beyond_the_maximum_is_refused(weight: str) -> None:
     text = f'policy "p"\nparam w: count = 3\nscore s weight {weight} when pod.priority < w = if node.pod_count > 0 then 0 else 100'
     with pytest.raises(UsageError, match="the weight is"):
         compiled(text, w="3000000000")

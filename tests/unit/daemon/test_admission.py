@@ -67,7 +67,7 @@ def test_a_policy_that_could_not_decide_is_refused_with_what_is_wrong(spec, said
     assert said in verdict.refusal
 
 
-def test_a_good_one_passes_and_remarks_are_warnings():
+def test_a_valid_object_is_allowed_and_notes_are_warnings():
     assert not checked(policy('policy "p"\nscore s = 1'), RIGHTS).refusal
     odd = checked(policy('policy "p"\nparam unused: percent = 5% range 0%..50%\nscore s = 1'), RIGHTS)
     assert not odd.refusal

@@ -92,7 +92,7 @@ def test_a_profile_takes_the_plugin_settings_of_its_name(tmp_path):
     assert str(made["a"]) != str(assemble())
 
 
-def test_plugin_settings_for_other_names_are_refused_and_remarks_are_reported(tmp_path):
+def test_plugin_settings_for_other_names_are_refused_and_notes_are_reported(tmp_path):
     path = tmp_path / "scheduler.yaml"
     path.write_text(KUBE + "parallelism: 4\n")
     notes = []

@@ -45,7 +45,7 @@ def test_an_api_server_that_does_not_answer_any_more_is_named():
     assert failures(health) == {"api-server": "no answer for 45 s: connection refused", "informer-sync": None, "permissions": None}
 
 
-def test_all_is_well():
+def test_a_healthy_state_has_no_failures():
     health = Health()
     health.watch(daemon())
 

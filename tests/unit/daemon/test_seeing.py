@@ -104,7 +104,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path, wrong):
         ("http://collector/?key=s3cret", "expected the collector's URL, without a query"),
     ],
 )
-def test_an_endpoint_that_leads_nowhere_or_shows_a_secret_is_refused(tmp_path, endpoint, says):
+def test_an_invalid_endpoint_or_one_with_a_secret_is_refused(tmp_path, endpoint, says):
     file = tmp_path / "settings.yaml"
     file.write_text(f"apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\ntracing: {{endpoint: '{endpoint}'}}\n")
     with pytest.raises(UsageError) as error:

@@ -57,7 +57,7 @@ def test_they_import_what_is_shared_with_metrics_that_they_could_not_declare(sha
 
 
 @pytest.mark.parametrize("path", ["other.policy", "../../etc/passwd", "config.yaml"])
-def test_and_nothing_else(shared, path):
+def test_no_other_library_can_be_imported(shared, path):
     assert found(POLICY.format(path), shared.of("team-a"))[1] == [
         f"P308 cannot import `{path}`: policies of a namespace import only `load.policy`, `owners.policy`"
     ]

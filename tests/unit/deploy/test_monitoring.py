@@ -90,7 +90,7 @@ def test_legends_use_labels_that_their_expressions_keep():
             assert wanted <= kept, (panel["title"], wanted - kept)
 
 
-def test_panels_do_not_lie_on_each_other():
+def test_panels_do_not_overlap():
     taken = set()
     for panel in panels():
         place = panel["gridPos"]

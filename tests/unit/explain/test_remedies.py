@@ -1,4 +1,4 @@
-"""The details of a rejection are those that concern the pod, and no others of the node."""
+"""The details of a rejection concern the pod only, and not other properties of the node."""
 
 from tests.unit.scheduler.running import node, pod, view
 from wharfinger.explain.remedies import details

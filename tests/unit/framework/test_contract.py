@@ -1,4 +1,4 @@
-"""A plugin that breaks its contract is named, and never decides."""
+"""A plugin that violates its contract is reported by name, and its answer is not used."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def test_details_of_a_decision_live_until_it_is_brought_up_to_date():
     assert (first.node, first.feasible, first.n_nodes) == ("a", 3, 3)
 
 
-def test_a_decision_of_its_own_outlives_others():
+def test_the_details_of_a_pure_decision_stay_readable_after_others():
     state = fleet.state(*ABC)
     snapshot = state.snapshot()
     chain = fleet.chain_of(A, A={"scores": {"a": 5}})

@@ -59,7 +59,7 @@ def test_a_filter_that_reads_node_objects_leaves_preemption_as_kubernetes_has_it
     assert evicted(requirement, TENANT) == (["bank/on-a"], "a")
 
 
-def test_pods_of_the_namespace_itself_are_its_own_affair():
+def test_a_policy_may_evict_pods_of_its_own_namespace():
     assert evicted('(node.labels["disk"] ?? "") == "ssd"', TENANT, victims="team") == (["team/on-a"], "a")
 
 

@@ -1,4 +1,4 @@
-"""Every single GPU holds what is put on it: the plain definition against the columns, the filter, the choice and what is written."""
+"""Shares of single GPUs: columns, filter, choice and annotation agree with the plain definition."""
 
 from __future__ import annotations
 

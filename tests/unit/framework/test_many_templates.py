@@ -1,4 +1,4 @@
-"""The first decision does little for each placed pod, also if each is a template of its own."""
+"""The first decision does little work for each placed pod, also if each has a template of its own."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Corners of the plugins that look at nodes, which the vectors do not reach."""
+"""Edge cases of node plugins that the vectors do not cover."""
 
 from __future__ import annotations
 

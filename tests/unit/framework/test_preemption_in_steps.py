@@ -54,7 +54,7 @@ def test_no_pod_with_room_has_steps():
     assert not list(decider.precompute(there.snapshot, urgent(), evicting=True))
 
 
-def test_no_pod_has_steps_that_may_evict_nobody():
+def test_no_steps_are_taken_for_a_pod_that_may_evict_no_pod():
     assert not list(Decider(assemble()).precompute(cluster().snapshot, urgent(priority=5), evicting=True))
 
 

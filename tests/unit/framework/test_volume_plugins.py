@@ -1,4 +1,4 @@
-"""Corners of the volume plugins, which the vectors do not reach."""
+"""Edge cases of volume plugins that the vectors do not cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups are placed whole, within their domains, and the state is as before unless the placement is kept."""
+"""Groups are placed as a whole, within their domains, and the state is as before unless the placement is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ports put together: who does not lead writes nothing, and events wait for bindings."""
+"""The ports put together: a replica that does not lead writes nothing, and events wait for bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims are written as they were read: while they are, events wait, and a claim that took the name of another one is not touched."""
+"""Claims are written only in the version that was read; events wait meanwhile, and a new claim of the same name is not changed."""
 
 from __future__ import annotations
 

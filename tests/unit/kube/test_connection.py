@@ -1,4 +1,4 @@
-"""Connections find their server, renew their credentials and name what is wrong."""
+"""Connections find their server, renew their credentials, and report clear errors."""
 
 from __future__ import annotations
 

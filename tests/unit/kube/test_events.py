@@ -1,4 +1,4 @@
-"""Events follow what they are about and delay it least; each is written once, and in series when they repeat."""
+"""Events are written after the writes that they report, and delay them little; each is written once, repeated ones as a series."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_profile_that_decided_reports(recording):
     recording(scenario)
 
 
-def test_an_event_that_happens_once_is_written_once_whoever_records_it(recording):
+def test_an_event_recorded_by_several_reporters_is_written_once(recording):
     once = Event(type=NORMAL, reason="Scheduled", action="Binding", note="assigned", once=True)
 
     async def scenario(events, server, recorder):

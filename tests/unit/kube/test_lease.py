@@ -1,4 +1,4 @@
-"""Of several replicas one leads, stops in time when it cannot renew, and gives the lease back when it ends."""
+"""Of several replicas one leads, stops in time when it cannot renew, and releases the lease when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims are annotated and volumes reserved only while they are what they were when they were chosen."""
+"""Claims are annotated and volumes reserved only if they have not changed since they were chosen."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def formatted(text):
     return result
 
 
-def test_a_messy_file_becomes_tidy():
+def test_an_unformatted_file_is_formatted():
     assert formatted(MESSY) == TIDY
 
 

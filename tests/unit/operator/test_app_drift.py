@@ -42,7 +42,7 @@ def drift_of(*movable):
         ("Evict", "z", None, None),
     ],
 )
-def test_one_at_a_time_that_another_node_would_take(policy, movable, last, evicted):
+def test_one_pod_is_evicted_at_a_time_if_another_node_would_take_it(policy, movable, last, evicted):
     drift = AppDrift(None, Pods(), None, None, ManualClock(NOW))
     spec = PolicyAppSpec(image="web:1", drift_policy=policy, eviction_interval_seconds=60)
 

@@ -86,7 +86,7 @@ def test_the_server_s_own_additions_and_spellings_are_no_difference():
         lambda spec: spec["template"]["metadata"]["labels"].clear(),
     ],
 )
-def test_edits_of_what_is_ours_are_seen(edit):
+def test_edits_of_owned_fields_are_detected(edit):
     wanted = app_objects.deployment(APP, spec(resources={"requests": {"cpu": "0.5"}}, env=[{"name": "A", "value": "b"}]))
     found = stored(wanted)["spec"]
     edit(found)

@@ -1,4 +1,4 @@
-"""The SchedulingPolicy of an inline policy: made once for each edition of an app, and not by the thread that schedules."""
+"""The SchedulingPolicy of an inline policy: made once for each generation of an app, and not by the thread that schedules."""
 
 import asyncio
 import threading

@@ -80,7 +80,7 @@ def test_a_key_added_twice_is_due_once_at_the_earlier_time():
     run(test)
 
 
-def test_a_stop_lets_workers_finish_and_sends_the_others_home():
+def test_a_stop_lets_busy_workers_finish_and_ends_idle_ones():
     async def test(queue, _clock, _told):
         queue.add("a")
         assert await queue.get() == "a"

@@ -38,7 +38,7 @@ async def test_a_policy_that_changes_hands_is_another_one():
 
 
 @story
-async def test_a_version_that_was_accepted_as_anothers_does_not_go_on():
+async def test_a_version_accepted_under_another_authority_does_not_stay_in_force():
     world = World()
     await world.offer({"a": text(policy("p"), CLUSTER)})
     await world.offer({"a": text(BROKEN, TENANT)})
@@ -58,7 +58,7 @@ async def test_after_a_restart_the_source_defines_the_authority(tmp_path, former
 
 
 @story
-async def test_while_its_source_is_lost_it_belongs_to_whom_it_did(tmp_path):
+async def test_while_its_source_is_lost_the_authority_stays_the_same(tmp_path):
     before = World(state=tmp_path)
     await before.offer({"a": text(policy("p"), TENANT)})
     after = World(state=tmp_path)

@@ -149,7 +149,7 @@ def test_only_several_times_in_a_row_count():
     story("a filter", scenario)
 
 
-def test_one_decision_that_takes_beyond_all_measure_is_enough_once_the_policy_is_watched():
+def test_one_decision_far_above_the_budget_suspends_a_watched_policy():
     async def scenario(world, _slowed):
         world.cluster.put(slow_pod("first"))
         await world.calm()
@@ -169,7 +169,7 @@ def test_nothing_is_suspended_without_a_budget():
     story("a filter", scenario, budget=0)
 
 
-def test_other_policies_are_not_blamed():
+def test_other_policies_are_not_suspended():
     async def scenario(world, _slowed):
         await exceeded(world, "a filter")
         assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
@@ -177,7 +177,7 @@ def test_other_policies_are_not_blamed():
     story("a filter", scenario)
 
 
-def test_it_is_tried_again_after_pauses_that_double_and_the_pods_come_through_when_it_is_quick():
+def test_it_is_tried_again_after_doubling_pauses_and_its_pods_are_placed_once_it_is_fast():
     async def scenario(world, slowed):
         await exceeded(world, "a filter")
         world.cluster.put(slow_pod("late"))

@@ -66,7 +66,7 @@ def test_a_mounted_config_map_is_read_once_and_from_one_version(tmp_path):
     assert folder.read(str(tmp_path)).files == {"a.policy": b"two", "b.policy": b"two"}
 
 
-def test_a_swap_in_the_middle_of_reading_is_noticed(tmp_path, monkeypatch):
+def test_a_swap_during_reading_is_detected(tmp_path, monkeypatch):
     mounted(tmp_path, 1, a="one", b="one")
     really = folder._content
     swapped = []

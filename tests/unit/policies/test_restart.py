@@ -17,7 +17,7 @@ def files(tmp_path):
 
 
 @story
-async def test_a_policy_that_broke_is_still_there_after_a_restart_with_its_error(tmp_path):
+async def test_a_broken_policy_stays_in_force_after_a_restart_with_its_error(tmp_path):
     before = World(state=tmp_path)
     await before.offer({"a.policy": policy("a", "one"), "b.policy": policy("b")})
     await before.offer({"a.policy": BROKEN, "b.policy": policy("b")})
@@ -150,7 +150,7 @@ FORMER = FormerText(content=policy("a", "one").encode(), generation=3, since=17.
 
 
 @story
-async def test_without_a_folder_what_the_place_itself_remembers_goes_on():
+async def test_without_a_folder_the_version_kept_by_the_source_stays_in_force():
     world = World()
     await world.offer({"a.policy": text(BROKEN, generation=4, former=FORMER)})
 
@@ -162,7 +162,7 @@ async def test_without_a_folder_what_the_place_itself_remembers_goes_on():
 
 
 @story
-async def test_a_good_text_goes_before_what_the_place_remembers():
+async def test_a_valid_text_takes_precedence_over_the_version_kept_by_the_source():
     world = World()
     await world.offer({"a.policy": text(policy("a", "two"), generation=4, former=FORMER)})
     assert world.deciding() == {"a": "two"}
@@ -170,7 +170,7 @@ async def test_a_good_text_goes_before_what_the_place_remembers():
 
 
 @pytest.mark.parametrize(("generation", "expected"), [(2, "two"), (3, "two"), (4, "one")])
-def test_of_the_folder_and_the_place_the_later_one_counts(tmp_path, generation, expected):
+def test_the_later_generation_of_folder_and_source_counts(tmp_path, generation, expected):
     async def happens():
         before = World(state=tmp_path)
         await before.offer({"a.policy": text(policy("a", "two"), generation=3)})

@@ -61,7 +61,7 @@ async def test_one_that_rejects_every_node_is_reported_and_the_pod_is_placed():
 
 
 @story
-async def test_pods_that_it_does_not_govern_are_none_of_its_business():
+async def test_pods_that_it_does_not_govern_are_not_compared():
     policies = active([], web=compiled(policy("web", "c", more='for pods where pod.labels["app"] == "web"\n')))
     async with started(policies) as world:
         shadows = shadowed(world, policies)

@@ -48,7 +48,7 @@ async def test_the_same_again_changes_nothing():
 
 
 @story
-async def test_a_broken_edit_keeps_its_former_version_and_the_others_go_on():
+async def test_a_broken_edit_keeps_its_former_version_and_other_edits_apply():
     world = World()
     await world.offer({"a.policy": policy("a", "one"), "b.policy": policy("b", "one")})
     await world.offer({"a.policy": BROKEN, "b.policy": policy("b", "two")})
@@ -88,7 +88,7 @@ def test_with_any_fault_of_a_text_its_former_version_stays_in_force(content, cod
 
 
 @story
-async def test_a_text_that_was_never_good_is_refused_and_the_others_go_on():
+async def test_a_text_that_was_never_valid_is_refused_and_the_others_apply():
     world = World()
     await world.offer({"a.policy": BROKEN, "b.policy": policy("b")})
     assert world.deciding() == {"b": "a"}

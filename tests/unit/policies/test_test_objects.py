@@ -111,7 +111,7 @@ def test_a_pod_with_everything():
     assert found.created == test_steps.START.timestamp() - 90
 
 
-def test_defaults_are_unremarkable():
+def test_the_defaults_of_test_objects():
     assert node("{ }").allocatable == {"cpu": 8000, "memory": 32 * 2**30, "pods": 110}
     assert pod("{ }").requests == {}
     assert pod("{ }").object.status.phase == "Pending"

@@ -31,7 +31,7 @@ def test_spot_never_beats_on_demand_for_important_pods():
     assert answer.verdict is Verdict.PROVED
 
 
-def test_it_does_for_others_and_a_test_shows_it():
+def test_the_statement_is_refuted_for_other_pods_by_a_test():
     policy = shipped("critical-off-spot")
     answer = statements.never_above(policy, "spot", "not spot", "pod.priority >= 100")
     assert answer.verdict is Verdict.REFUTED

@@ -118,7 +118,7 @@ async def test_the_scheduler_rests_between_two_slices_when_it_is_asked_to():
 
 
 @story
-async def test_and_decides_in_shorter_slices_then():
+async def test_slices_are_shorter_while_policies_are_compiled():
     async with started([], settings=SchedulerSettings(slice_seconds=1.0), rest=lambda: 100.0) as world:
         world.subscribers.subscribe({Decided: lambda _: world.clock.move(0.3)})
         for index in range(8):

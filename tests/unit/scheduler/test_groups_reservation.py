@@ -71,7 +71,7 @@ def test_a_stream_of_small_pods_does_not_starve_a_group_for_which_room_is_kept(p
     asyncio.run(story())
 
 
-def test_room_is_not_kept_for_ever_and_then_others_have_it():
+def test_a_reservation_ends_and_others_get_its_room():
     async def story():
         async with running(node("a", "6"), pod("long", "2", nodeName="a"), chains=chains(RESERVING)) as world:
             for number in range(3):
@@ -88,7 +88,7 @@ def test_room_is_not_kept_for_ever_and_then_others_have_it():
     asyncio.run(story())
 
 
-def test_the_largest_group_has_it_and_a_pod_of_higher_priority_takes_its_room():
+def test_the_largest_group_gets_the_reservation_and_pods_of_higher_priority_its_room():
     async def story():
         async with running(node("a", "6"), pod("long", "2", nodeName="a"), chains=chains(RESERVING)) as world:
             for number in range(3):
@@ -124,7 +124,7 @@ def test_nothing_is_kept_for_a_group_that_would_never_fit():
     asyncio.run(story())
 
 
-def test_no_room_is_kept_for_a_member_that_went_during_the_search():
+def test_no_room_is_reserved_for_a_member_deleted_during_the_search():
     async def story():
         async with running(node("a", "6"), pod("long", "2", nodeName="a"), chains=chains(RESERVING)) as world:
             search = world.scheduler._group_cycle.reservations._search

@@ -33,7 +33,7 @@ def started():
 
 
 @story
-async def test_a_pod_that_every_node_was_too_hot_for_is_placed_when_one_cools_down():
+async def test_a_pod_rejected_for_high_temperatures_is_placed_after_a_lower_sample():
     async with started() as world:
         publish(world, a=0.9, b=0.9)
         world.cluster.put(pod("web"))

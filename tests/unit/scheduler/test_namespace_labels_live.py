@@ -1,4 +1,4 @@
-"""Labels of namespaces that change while pods wait: other policies govern the pods, others may be evicted, and groups are others."""
+"""Changes of namespace labels while pods wait: other policies govern the pods, other pods may be evicted, and groups change."""
 
 import asyncio
 

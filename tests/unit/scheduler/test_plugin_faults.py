@@ -229,7 +229,7 @@ def _odd(method):
 
 
 @pytest.mark.parametrize("method", ["annotations", "given", "shortage"])
-def test_points_that_kubernetes_does_not_have_are_fenced_too(method):
+def test_faults_at_extension_points_of_wharfinger_are_caught_too(method):
     def broken(self, *_):
         raise Broken("broken")
 

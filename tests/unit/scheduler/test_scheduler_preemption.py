@@ -218,7 +218,7 @@ def test_a_pod_that_waits_for_a_victim_of_another_is_tried_again_if_that_stays()
     story_of(story)
 
 
-def test_no_pod_is_evicted_in_vain():
+def test_no_pod_is_evicted_unless_it_helps():
     async def story():
         async with running(node("a", cpu="1"), pod("low")) as world:
             world.cluster.put(pod("huge", cpu="3", priority=100))

@@ -1,4 +1,4 @@
-"""The order of queries: none waits forever, for any number of other queries."""
+"""The order of queries: no query waits forever, however many others there are."""
 
 import asyncio
 from collections import Counter

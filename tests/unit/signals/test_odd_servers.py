@@ -1,4 +1,4 @@
-"""Servers that keep no rules: each question ends in time, in one sentence, and without a secret in it."""
+"""Servers that violate the protocol: each query ends in time, with a one-sentence error that contains no secret."""
 
 import gzip
 import json

@@ -131,7 +131,7 @@ def test_an_explanation_of_a_member_says_what_its_group_waits_for():
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_the_victims_of_a_group_leave_and_others_stay_whole(whole):
+def test_the_victims_of_a_group_leave_and_other_groups_stay_whole(whole):
     state = cluster(pod_group("high", 4, RACK), pod_group("low", 2), sizes=(1, 1))
     if whole:
         low = pod_group("low", 2)

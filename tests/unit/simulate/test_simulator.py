@@ -78,7 +78,7 @@ def test_pods_at_a_gate_are_not_tried_and_keep_their_place(mode):
     assert len(list(state.placements())) == (2 if mode is Mode.SEQUENTIAL else 0)
 
 
-def test_independent_placement_leaves_the_cluster_alone():
+def test_independent_placement_does_not_change_the_cluster():
     chain, state = clusters.chain_of(), clusters.state_of(20)
     revision = state.revision
     result = dry_run(chain, state, clusters.pods_of(60), mode=Mode.INDEPENDENT)

@@ -138,7 +138,7 @@ def test_levels_below_the_one_asked_for_are_not_written():
         ("0/4 nodes are available: 4 Insufficient cpu.", "0/4 nodes are available: 4 Insufficient cpu."),
     ],
 )
-def test_credentials_are_blotted_out(said, written):
+def test_credentials_are_redacted(said, written):
     assert redacted(said) == written
 
 

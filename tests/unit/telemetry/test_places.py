@@ -1,4 +1,4 @@
-"""Errors are labelled by where they happened; the names of what was concerned are no labels."""
+"""Errors are labelled by component; names of objects are no labels."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ ENGINE = Path(__file__).parents[3] / "engine" / "wharfinger"
         ("", OTHER),
     ],
 )
-def test_a_place_is_one_of_a_few(where, place):
+def test_error_places_are_of_a_fixed_set(where, place):
     assert place_of(where) == place
 
 

@@ -69,7 +69,7 @@ def test_a_policy_that_does_not_exist_any_more_leaves_no_series_of_suspensions(s
     assert scene.samples("wharfinger_policy_suspensions_total") == {}
 
 
-def test_every_result_is_counted_from_nought(scene, emit):
+def test_the_counter_of_every_result_starts_at_zero(scene, emit):
     assert scene.samples(RELOADS) == {(("result", result),): 0.0 for result in ("accepted", "refused", "removed")}
 
 
@@ -103,7 +103,7 @@ def test_a_text_that_was_tried(scene, emit, tried, result, level, more):  # noqa
         (status(Result.REFUSED, report="error: oh"), "error", {"state": "kept", "report": "error: oh"}),
     ],
 )
-def test_a_text_that_fares_otherwise_is_written_and_is_no_new_text(scene, emit, changed, level, more):
+def test_a_text_whose_outcome_changes_is_logged_and_is_no_new_text(scene, emit, changed, level, more):
     emit(PolicyChanged(changed))
 
     assert written(scene, "policy changed") == [(level, NAMES | more)]

@@ -89,7 +89,7 @@ def test_an_unknown_node_and_pods_without_a_feasible_node_are_kept_without_score
     assert next(recent.latest()).best is None
 
 
-def test_the_bytes_are_bounded_and_counted_honestly():
+def test_the_counted_bytes_are_the_real_ones_and_bounded():
     decider, state = Decider(chain_of()), state_of(20, running=30)
     recent = RecentDecisions(lambda: 0.0, Timer(), most_bytes=400_000)
     message = "0/5000 nodes are available: " + "x" * 300

@@ -85,7 +85,7 @@ def test_a_failure_is_reported_once_and_counted_each_time(emit, log, registry):
     assert registry.get_sample_value("wharfinger_signal_refresh_duration_seconds_count", {"server": "default"}) == 5.0
 
 
-def test_odd_series_are_reported_when_they_begin(emit, log):
+def test_unusable_series_are_reported_when_they_first_occur(emit, log):
     for texts in (["x"], ["x", "y"], [], ["x"]):
         emit(SignalRefreshed(QUERY, found(*texts), 0.1))
     assert [(event, fields["series"]) for _, event, fields in log.lines] == [("signal has odd series", 1), ("signal has odd series", 1)]

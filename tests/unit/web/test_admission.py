@@ -1,4 +1,4 @@
-"""The webhook: verdicts go through, and everything else is a failure of the webhook, which blocks no request."""
+"""The webhook: verdicts are returned, and every other outcome is a failure of the webhook, which blocks no request."""
 
 import asyncio
 import json

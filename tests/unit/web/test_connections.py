@@ -76,7 +76,7 @@ def with_body_route():
     return app(extra_routes=[Route("/body", with_body("application/json", 2**20, length), methods=["POST"])])
 
 
-def test_a_body_that_drips_is_not_waited_for(monkeypatch):
+def test_a_body_that_arrives_too_slowly_ends_the_connection(monkeypatch):
     monkeypatch.setattr(connections, "BODY_SECONDS", 0.2)
 
     async def main():

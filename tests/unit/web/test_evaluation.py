@@ -83,6 +83,6 @@ def test_long_bodies_are_not_read_to_the_end(monkeypatch):
     assert (answer.status_code, asked) == (413, [])
 
 
-def test_the_schema_is_for_everybody():
+def test_the_schema_is_public():
     web = asking(extra_routes=evaluation_routes(Evaluations(evaluate=None)), client=FAR)
     assert {"request", "answer", "$defs"} == web.get("/evaluate/schema").json().keys()

@@ -1,4 +1,4 @@
-"""The server on a real port, in a loop of another owner."""
+"""The server on a real port, in an event loop that it does not own."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""Texts made to be slow, deep or long are refused soon, with a limit named where one is broken."""
+"""Texts made to be slow, deep or long are refused early, with an error that names the exceeded limit."""
 
 import pytest
 
@@ -63,7 +63,7 @@ def test_the_findings_that_are_shown_are_limited_and_the_rest_is_counted():
     assert '"omitted": 30' in render(diagnostics, "json")
 
 
-def test_a_hopeless_file_is_given_up():
+def test_recovery_stops_after_too_many_errors():
     file, diagnostics = parsed("let a = +\n" * 5000)
     assert file is not None
     assert len(diagnostics) < 120

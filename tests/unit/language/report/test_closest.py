@@ -1,4 +1,4 @@
-"""One suggestion, and only a close one."""
+"""Suggestions: at most one name, and only a similar one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every diagnostic has a case: the mistake is found, exactly and alone, and the mended policy is clean."""
+"""Every diagnostic has a case: exactly this mistake is found, and the corrected policy is clean."""
 
 from __future__ import annotations
 

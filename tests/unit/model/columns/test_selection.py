@@ -214,7 +214,7 @@ def test_single_pods_are_asked_once_each_while_nodes_come_and_go():
     assert sorted(placement.pod.name for placement in read._of_placements) == ["web-0", "web-2", "web-9"]
 
 
-def test_a_selection_in_passing_displaces_no_other():
+def test_a_selection_used_once_evicts_no_cached_one():
     cluster = cluster_of()
     lasting = siblings(cluster)
     for number in range(10 * selection.MAX_PASSING):

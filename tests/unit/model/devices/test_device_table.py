@@ -177,7 +177,7 @@ def test_counted_devices_are_devices_of_which_is_not_known_if_they_are_taken() -
     assert state.snapshot().devices.demand(PodView(asking)) == DeviceDemand(2)
 
 
-def test_a_node_that_comes_or_goes_is_no_look_at_the_devices_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_added_or_removed_node_causes_no_read_of_the_devices_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     state, read = ClusterState(), list[str]()
     state.read_devices([Noted()])
     for name in "abcdef":

@@ -94,7 +94,7 @@ def test_an_allocation_in_flight_counts() -> None:
     assert on(state)["gpu-0"].taken
 
 
-def test_a_share_leaves_the_rest() -> None:
+def test_a_share_leaves_the_remaining_capacity_free() -> None:
     device = {"name": "gpu-0", "capacity": MEMORY, "allowMultipleAllocations": True}
     shares = [{"device": "gpu-0", "shareID": share, "consumedCapacity": {"memory": "10Gi"}} for share in ("x", "y")]
     shared = on(cluster(slice_("s", [device]), claim("c", *shares)))["gpu-0"]

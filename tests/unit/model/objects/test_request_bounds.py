@@ -6,7 +6,7 @@ from wharfinger.model.objects import requests
 from wharfinger.model.state.cluster_state import ClusterState
 
 
-def test_sums_of_absurd_requests_do_not_overflow():
+def test_sums_of_huge_requests_do_not_overflow():
     state = ClusterState()
     state.add_node(msgspec.convert({"metadata": {"name": "a"}, "status": {"allocatable": {"memory": "1Gi"}}}, objects.Node))
     container = {"name": "main", "resources": {"requests": {"memory": "9223372036854775807"}}}

@@ -78,7 +78,7 @@ def test_a_runtime_has_overhead():
         ([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}], ["not-ready", "unreachable"]),
     ],
 )
-def test_a_pod_stays_five_minutes_on_a_node_in_trouble(given, added):
+def test_a_pod_tolerates_a_node_that_is_not_ready_for_five_minutes(given, added):
     tolerations = admitted({"tolerations": given}).spec.tolerations[len(given) :]
     assert [toleration.key.removeprefix("node.kubernetes.io/") for toleration in tolerations] == added
     assert all((toleration.effect, toleration.toleration_seconds) == ("NoExecute", 300) for toleration in tolerations)

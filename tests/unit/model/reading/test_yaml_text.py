@@ -1,4 +1,4 @@
-"""YAML: aliases work, but what has no end is refused before anybody walks through it; a key occurs once where that is asked for."""
+"""YAML: aliases work, recursive documents are refused before they are expanded, and duplicate keys are refused where requested."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def tower(storeys):
     return "\n".join(f"a{n}: &a{n} {'[' * 60}{f'*a{n - 1}' if n else 'x'}{']' * 60}" for n in range(storeys))
 
 
-def test_an_alias_is_replaced_by_its_value():
+def test_a_yaml_alias_is_replaced_by_its_value():
     assert parsed("a: &x {b: [1, *y]}\nc: *x".replace("*y", "2")) == [{"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}]
     assert parsed("a: &x {b: 1}\nc: {<<: *x, d: 2}") == [{"a": {"b": 1}, "c": {"b": 1, "d": 2}}]
 

@@ -1,4 +1,4 @@
-"""Amounts far beyond what machines have: they are counted up to a bound, no sum wraps, and giving back is exact."""
+"""Amounts far beyond those of real machines: they are limited, no sum overflows, and removal is exact."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def turn(state: ClusterState, decider: Decider, moment: int) -> None:
     assert decision.node is not None
 
 
-def test_texts_and_taints_do_not_pile_up():
+def test_texts_and_taints_do_not_accumulate():
     state, decider = fleet.state(*NODES), Decider(chain.assemble([fleet.policy(POLICY)]))
     strings, taints = [], []
     for moment in range(60):
@@ -58,7 +58,7 @@ def test_texts_and_taints_do_not_pile_up():
     assert max(strings[30:]) <= max(strings[:30])
 
 
-def test_texts_that_pods_make_known_do_not_pile_up():
+def test_texts_of_pods_do_not_accumulate():
     """Each pod asks for another label, of which every node has a value of its own; no node changes."""
     names = [f"n{number}" for number in range(20)]
     state = fleet.state(*(fleet.node(name, labels={f"key-{n}": f"{name}-{n}" for n in range(80)}) for name in names))
@@ -73,7 +73,7 @@ def test_texts_that_pods_make_known_do_not_pile_up():
     assert max(strings) <= 2 * 20 * (arrays.MAX_KEYS + 1) + 200 + 20
 
 
-def test_keys_that_pods_ask_for_once_do_not_pile_up():
+def test_keys_that_pods_read_once_do_not_accumulate():
     state, decider = fleet.state(*NODES), Decider(chain.assemble())
     for number in range(100):
         constraint = objects.TopologySpreadConstraint(topology_key=f"key-{number}", when_unsatisfiable="ScheduleAnyway", max_skew=1)

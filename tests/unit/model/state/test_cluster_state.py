@@ -1,4 +1,4 @@
-"""The transitions of a pod, expected and unexpected; that columns follow is the business of tests/property/test_cluster_state.py."""
+"""The transitions of a pod, expected and unexpected; tests/property/test_cluster_state.py tests the columns."""
 
 from datetime import UTC, datetime
 

@@ -209,7 +209,7 @@ def test_a_link_leads_to_all_files_of_a_log(tmp_path, path):
     assert notes == []
 
 
-def test_two_processes_that_share_a_log_spoil_nothing(path):
+def test_two_processes_that_share_a_log_lose_no_line(path):
     with recorder(path, most_bytes=10_000, most_files=100) as (recording, _):
         first = Recorded(recording)
         with recorder(path, most_bytes=10_000, most_files=100) as (also_recording, _):

@@ -95,7 +95,7 @@ test "the first free one" {
 """
 
 
-def test_tests_of_groups_tell_where_each_member_went():
+def test_tests_of_groups_report_the_node_of_each_member():
     (test,) = post("check", {"text": GROUPED}).json()["tests"]
     assert test["passed"]
     assert [(each["pod"], each["node"]) for each in test["placed"]] == [("w_1", "b"), ("w_2", "b")]

@@ -33,7 +33,7 @@ class Held(Examples):
         return await super().opened(key, run)
 
 
-def test_one_question_at_a_time_and_few_wait():
+def test_one_question_is_answered_at_a_time_and_few_may_wait():
     async def ask():
         clusters = Held()
         bench = Workbench(clusters, ManualClock(), Limits(waiting=2))

@@ -1,4 +1,4 @@
-"""A plan is carried out move by move on a cluster that controllers and a scheduler keep, and stops where that has become another one."""
+"""A plan is carried out move by move on a cluster with controllers and a scheduler, and stops if the cluster has changed."""
 
 import asyncio
 import copy

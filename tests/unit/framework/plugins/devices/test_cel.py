@@ -1,4 +1,4 @@
-"""Selectors of devices: what they say, and kube-scheduler's words where they fail."""
+"""Selectors of devices: their answers, and kube-scheduler's messages for errors."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Scores of extended resources that a class of devices backs: kube-scheduler's own answers, and what is kept is what is counted afresh."""
+"""Scores of extended resources that a device class backs: as kube-scheduler's, and cached counts equal new ones."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The scheduler places groups as a dry run does: random clusters, with members and running pods of several priorities.
+"""The scheduler places groups as a dry run predicts: random clusters, with members and running pods of several priorities.
 
 While victims leave, a scheduler goes on with other pods, and a dry run does not. So pods may be evicted either for one group, or for none.
 """
@@ -49,7 +49,7 @@ def _in_order(pods, hour):
     return [replace(one, metadata=replace(one.metadata, creation_timestamp=at)) for one, at in zip(pods, moments, strict=True)]
 
 
-def foretold(nodes, there, groups, new):
+def predicted(nodes, there, groups, new):
     state = ClusterState()
     for each in nodes:
         state.add_node(each)
@@ -83,11 +83,11 @@ async def done(nodes, there, groups, new, settings):
 
 @pytest.mark.parametrize("settings", [QUICK, SLOW], ids=["quick machine", "slow machine"])
 @pytest.mark.parametrize("may_evict", [True, False])
-def test_groups_of_several_priorities_are_placed_and_evict_as_foretold(may_evict, settings):
+def test_groups_of_several_priorities_are_placed_and_evict_as_predicted(may_evict, settings):
     evictions = 0
     for seed in range(40):
         drawn = scene(random.Random(seed), may_evict=may_evict)
-        expected, evicted = foretold(*drawn)
+        expected, evicted = predicted(*drawn)
         assert asyncio.run(done(*drawn, settings)) == expected, seed
         evictions += evicted
     assert (evictions > 0) == may_evict

@@ -175,7 +175,7 @@ def test_a_connection_that_the_server_closes_after_its_answer_is_not_used_again(
 
 
 @pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/ü"])
-def test_a_path_cannot_smuggle_anything(run, path):
+def test_a_path_cannot_inject_headers_or_requests(run, path):
     async def scenario(server, connection):
         with pytest.raises(ValueError, match="not a path"):
             await connection.request("POST", path, body=b"")
@@ -194,7 +194,7 @@ def test_a_server_that_does_not_speak_tls_is_unreachable(run, tmp_path):
     run(scenario)
 
 
-def test_one_connection_that_answers_no_more_casts_doubt_on_those_that_were_idle_meanwhile():
+def test_idle_connections_are_closed_after_a_connection_without_an_answer():
     class Server:
         """Answers when three have asked; those three fall silent when `silent` is set, and do not close their connections."""
 

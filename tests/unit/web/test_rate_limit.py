@@ -1,4 +1,4 @@
-"""Strangers' requests leave the event loop to others."""
+"""Requests of unknown clients are rate-limited, so that the event loop stays free for other work."""
 
 import asyncio
 from itertools import pairwise

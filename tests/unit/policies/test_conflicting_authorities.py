@@ -1,4 +1,4 @@
-"""No policy of a namespace keeps one of the cluster out, and none learns more of others than that they exist."""
+"""No policy of a namespace displaces one of the cluster, or learns more of others than that they exist."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_a_policy_of_the_cluster_goes_first_however_late_it_comes(second, messag
         (made("x", 1, CLUSTER), made("y", 2, CLUSTER, SCOPE), True),
     ],
 )
-def test_policies_contradict_each_other_only_where_they_surely_meet(left, right, meet):
+def test_policies_contradict_each_other_only_if_they_share_pods(left, right, meet):
     assert (pod_rules.contradiction(left, right) is not None) is meet
     assert (pod_rules.contradiction(right, left) is not None) is meet
 

@@ -1,4 +1,4 @@
-"""Devices are looked for in steps before a pod with claims is decided about, so that others are decided about if this takes long."""
+"""The search for devices runs in steps before the decision about a pod with claims, so that other pods are decided meanwhile."""
 
 import asyncio
 from contextlib import asynccontextmanager
