@@ -91,7 +91,7 @@ def load_config(path: str | Path, scheduler_name: str | None = None) -> ChainCon
 
 def decide(policies: Sequence[CompiledPolicy], cluster: Cluster, pod: Pod, *, config: ChainConfig | None = None) -> Decision:
     """The decision about one pod: a node, or why there is none. Changes nothing."""
-    return cycle.decide(_chain(policies, config), _of(cluster).state.snapshot(), _view(pod))
+    return cycle.decide(_chain(policies, config), _checked_cluster(cluster).state.snapshot(), _view(pod))
 
 
 def explain(
@@ -102,7 +102,7 @@ def explain(
     `nodes` are reported in full. Raises UnknownObject for a node that does not exist.
     """
     assembled = _chain(policies, config)
-    return explaining.explain(assembled, _of(cluster).state.snapshot(), _view(pod), PolicyExplainer(assembled), nodes)
+    return explaining.explain(assembled, _checked_cluster(cluster).state.snapshot(), _view(pod), PolicyExplainer(assembled), nodes)
 
 
 def explain_group(policies: Sequence[CompiledPolicy], cluster: Cluster, group: str, *, config: ChainConfig | None = None) -> ExplainedGroup:
@@ -111,7 +111,7 @@ def explain_group(policies: Sequence[CompiledPolicy], cluster: Cluster, group: s
     Raises UnknownObject for a group without members.
     """
     assembled = _chain(policies, config)
-    index = all_groups(assembled, _of(cluster).state, cluster.pending)
+    index = all_groups(assembled, _checked_cluster(cluster).state, cluster.pending)
     known_group(index, group)
     return explained_group(assembled, cluster.state, index, group, cluster.state.snapshot().now)
 
@@ -128,7 +128,7 @@ def place(
 
     With `sequential` every placement counts for the pods after it, and the cluster's state is left with all of them assumed.
     """
-    waiting = _waiting(cluster, pods)
+    waiting = _pods_or_pending(cluster, pods)
     mode = Mode.SEQUENTIAL if sequential else Mode.INDEPENDENT
     return dry_run(_chain(policies, config), cluster.state, waiting, mode=mode)
 
@@ -188,8 +188,8 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
         return log_diff(log, others(lambda _chain: policies, scheduler_name), before)
     if cluster is None or against is None or scheduler_name is not None:
         raise UsageError("give against= and a cluster to compare on, or log=, and scheduler_name= with log= only")
-    waiting = _waiting(cluster, pods)
-    _lists(replace=replace, by=by)
+    waiting = _pods_or_pending(cluster, pods)
+    _refuse_text_as_list(replace=replace, by=by)
     chains = _chain(against, against_config), _chain(policies, config)
     return comparing.diff(*chains, cluster.state, waiting, replaced=replaced_pods(cluster.state, replace), labels=by)
 
@@ -212,13 +212,13 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     are counted. With `changes`, the result says what one change each would add. Raises UsageError for no pods, and
     for `nodes` without `like`; UnknownObject for a node, or a label of nodes, that does not exist.
     """
-    _lists(by=by)
+    _refuse_text_as_list(by=by)
     _at_least(0, nodes=nodes)
     _at_least(1, most=most)
     if nodes and like is None:
         raise UsageError("nodes= is the number of nodes; like= is the node to copy")
     extra = NodesLike(model=like, count=nodes or 1) if like is not None else None
-    waiting = _waiting(cluster, pods)
+    waiting = _pods_or_pending(cluster, pods)
     assembled = _chain(policies, config)
     return counting.capacity(assembled, cluster.state, waiting, by=by, extra=extra, most=most, changes=changes)
 
@@ -240,12 +240,12 @@ def drain(  # noqa: PLR0913 — the keywords are independent choices
     the beginning. The state is left as it is after the drain. Raises UnknownObject for a node that does not exist; UsageError without any
     node.
     """
-    _lists(nodes=nodes)
+    _refuse_text_as_list(nodes=nodes)
     if not nodes:
         raise UsageError("nodes= names no node to drain")
     return draining.drain(
         _chain(policies, config),
-        _of(cluster).state,
+        _checked_cluster(cluster).state,
         nodes,
         force=force,
         delete_empty_dir_data=delete_empty_dir_data,
@@ -279,10 +279,10 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
     Raises UsageError for an unknown goal, a namespace without pods, a number out of its range, and a resource that no node offers;
     InvalidObject for a quantity that is none.
     """
-    _lists(goals=goals, namespaces=namespaces)
+    _refuse_text_as_list(goals=goals, namespaces=namespaces)
     _at_least(0, cost=cost, min_age=min_age)
     _at_least(1, most_moves=most_moves, most_cordons=1 if most_cordons is None else most_cordons)
-    for name in namespaces_without_pods(namespaces, _of(cluster).objects.pods):
+    for name in namespaces_without_pods(namespaces, _checked_cluster(cluster).objects.pods):
         raise UsageError(f"namespaces={name}: the cluster has no pod there")
     unit = {name: quantity.amount_at(name, str(amount)) for name, amount in (whole or {}).items()}
     _at_least(1, **{f"whole {name}": amount for name, amount in unit.items()})
@@ -294,7 +294,7 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
         unit=unit,
         limits=Limits(namespaces=frozenset(namespaces), min_age_seconds=min_age, most_priority=most_priority, scheduler=pods_of),
     )
-    return rebalancing.rebalance(_chain(policies, config), cluster.state, plan_options, _waiting(cluster, pods))
+    return rebalancing.rebalance(_chain(policies, config), cluster.state, plan_options, _pods_or_pending(cluster, pods))
 
 
 def optimal(
@@ -310,7 +310,7 @@ def optimal(
     Searches for at most `seconds`; needs the extra `optimal`. Changes nothing. Raises UsageError for `seconds` below 0.001.
     """
     _at_least(0.001, seconds=seconds)
-    waiting = _waiting(cluster, pods)
+    waiting = _pods_or_pending(cluster, pods)
     now = cluster.state.snapshot().now
     return solving.optimal(_chain(policies, config), checkpoint_of(cluster.state), now, waiting, seconds)
 
@@ -341,12 +341,12 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
     the program; with `dask`, on the Dask cluster whose scheduler has this address. Raises UsageError for a log that cannot be read, a
     number out of its range, and where there is nothing to search on, or for.
     """
-    _lists(objectives=objectives, logs=logs, search=search, replace=replace)
+    _refuse_text_as_list(objectives=objectives, logs=logs, search=search, replace=replace)
     _at_least(1, trials=trials, jobs=jobs, load=load)
     _at_least(0, held_out=held_out, seed=seed)
     if held_out >= 1 or not objectives:
         raise UsageError(f"held_out={held_out}: expected less than 1" if objectives else "objectives= names nothing to make small")
-    clusters = [cluster] if isinstance(cluster, Cluster) else [_of(each) for each in cluster]
+    clusters = [cluster] if isinstance(cluster, Cluster) else [_checked_cluster(each) for each in cluster]
     titles = ["cluster"] if len(clusters) == 1 else [f"cluster {number}" for number in range(1, len(clusters) + 1)]
     given: list[Workload] = [
         workloads.waiting(title, each.state, each.pending, config) for title, each in zip(titles, clusters, strict=True)
@@ -364,22 +364,22 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
 def _chain(policies: Sequence[CompiledPolicy], config: ChainConfig | None = None) -> chain.Chain:
     """The chain of policies; UsageError for anything but compiled policies."""
     if not isinstance(policies, Sequence) or not all(isinstance(policy, CompiledPolicy) for policy in policies):
-        raise UsageError(f"policies: expected what load_policies returns, not {_named(policies)}")
+        raise UsageError(f"policies: expected what load_policies returns, not {_type_text(policies)}")
     return chain.assemble(policies, config)
 
 
-def _of(cluster: Cluster) -> Cluster:
+def _checked_cluster(cluster: Cluster) -> Cluster:
     """The cluster; UsageError for anything else."""
     if not isinstance(cluster, Cluster):
-        raise UsageError(f"cluster: expected what load_snapshot returns, not {_named(cluster)}")
+        raise UsageError(f"cluster: expected what load_snapshot returns, not {_type_text(cluster)}")
     return cluster
 
 
-def _lists(**given: object) -> None:
+def _refuse_text_as_list(**given: object) -> None:
     """Raises UsageError for a text in place of a list of texts, whose letters would be taken for them."""
     for name, value in given.items():
         if isinstance(value, str | Path):
-            raise UsageError(f"{name}: expected a list, such as [{str(value)!r}], not {_named(value)}")
+            raise UsageError(f"{name}: expected a list, such as [{str(value)!r}], not {_type_text(value)}")
 
 
 def _at_least(least: float, **given: float) -> None:
@@ -389,20 +389,20 @@ def _at_least(least: float, **given: float) -> None:
             raise UsageError(f"{name}={value!r}: expected a number of at least {least}")
 
 
-def _named(value: object) -> str:
+def _type_text(value: object) -> str:
     return f"{type(value).__name__} {value!r}" if isinstance(value, str | Path) else type(value).__name__
 
 
-def _waiting(cluster: Cluster, pods: Sequence[Pod] | None) -> Sequence[PodView]:
+def _pods_or_pending(cluster: Cluster, pods: Sequence[Pod] | None) -> Sequence[PodView]:
     """The pods that a question is about: those given, or the pending ones of the cluster."""
-    found = _of(cluster)
+    found = _checked_cluster(cluster)
     return found.pending if pods is None else _views(pods)
 
 
 def _views(pods: Sequence[Pod]) -> list[PodView]:
     """The views of pods; UsageError for anything but a list of them."""
     if isinstance(pods, Mapping | str | PodView | Path):
-        raise UsageError(f"pods: expected a list of pods, not {_named(pods)}; load_snapshot(…, pods=[FILE]) reads them from files")
+        raise UsageError(f"pods: expected a list of pods, not {_type_text(pods)}; load_snapshot(…, pods=[FILE]) reads them from files")
     return [_view(pod) for pod in pods]
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster import objects
 from tests.cluster.live import NAME, LiveScheduler
 from tests.cluster.waiting import eventually, wait_bound
-from wharfinger.what_if.rebalance.rehearsal import CORDONED_BY
+from wharfinger.what_if.rebalance.move_check import CORDONED_BY
 
 WHARF = Path(sys.executable).with_name("wharf")
 PODS = 6

@@ -40,7 +40,7 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import ObjectCache
 from wharfinger.operator.policy_checks import PolicyChecks, eligible, violations
 from wharfinger.operator.preview import PreviewReconciler, Questions
-from wharfinger.policies.candidate import sample_of, tried
+from wharfinger.policies.candidate import sample_of, trial_findings
 
 NOW = 1_010.0
 OWN = "web"
@@ -263,7 +263,7 @@ def outcomes(policy: CompiledPolicy, two: Two, which: int, pod: objects.Pod) -> 
         [permitted(policy, index, view, snapshot) for index in range(len(policy.permits))],
         grouped(policy, view, two.state(which)),
         str(explained_pod.explained(chain, two.state(which), view, NOW)),
-        [str(finding) for finding in tried(policy, sample_of(two.state(which).snapshot(NOW), [view]), "p")],
+        [str(finding) for finding in trial_findings(policy, sample_of(two.state(which).snapshot(NOW), [view]), "p")],
     ]
 
 

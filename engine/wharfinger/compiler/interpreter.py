@@ -340,7 +340,7 @@ class Interpreter:
         """The message of a clause for a node that it rejects, with all values filled in."""
         if self.value(clause.condition, row) is None:
             return messages.missing_text(clause.condition, self._lets)
-        return messages.filled(clause.message, lambda expr: messages.shown(self.value(expr, row), expr.type))
+        return messages.filled_message(clause.message, lambda expr: messages.shown(self.value(expr, row), expr.type))
 
     def _left_out(self, when: typed.Expr | None, exprs: Sequence[typed.Expr], row: int) -> bool:
         if self._uses_suspended([*exprs, *([] if when is None else [when])]):

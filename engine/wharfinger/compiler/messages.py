@@ -40,7 +40,7 @@ def shown(value: Any, type_: Type) -> str:
     return types.readable(float(value), type_.kind)
 
 
-def filled(message: typed.Message, value_of: Callable[[typed.Expr], str]) -> str:
+def filled_message(message: typed.Message, value_of: Callable[[typed.Expr], str]) -> str:
     """The text of a message with `value_of` for each placeholder, cut at the length of an event's message.
 
     A placeholder of three letters can have an annotation of 256 KiB as its value, so no values are computed after the cut.
@@ -103,7 +103,7 @@ class Reasons:
             known = present not in program.registers or registers[program.registers[present]]
             return shown(registers[program.registers[value]] if known else None, expr.type)
 
-        return filled(clause.message, value_of)
+        return filled_message(clause.message, value_of)
 
     def _scheduled(self) -> schedule.Program:
         if self._program is None:

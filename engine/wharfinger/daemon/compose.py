@@ -13,7 +13,7 @@ import socket
 
 from msgspec import Struct
 
-from wharfinger.daemon.policies import POLICIES, announced, connect, measure, measuring, signals_of
+from wharfinger.daemon.policies import POLICIES, connect, measure, notify_when_loaded, policies_with_metrics, signals_of
 from wharfinger.daemon.settings import Settings
 from wharfinger.emit import Emit, Subscribers, ignore
 from wharfinger.errors import WharfingerError
@@ -46,17 +46,17 @@ class SchedulerPorts(Struct, frozen=True, kw_only=True):
     """The ports, and the sink between the watches and the scheduler, if there is one."""
 
     ports: Ports
-    between: DryRunSink | None = None
+    filter_sink: DryRunSink | None = None
 
     def sink(self, scheduler: ClusterSink) -> ClusterSink:
         """The sink for the watches, through which the scheduler gets its updates."""
-        if self.between is None:
+        if self.filter_sink is None:
             return scheduler
-        self.between.connect(scheduler)
-        return self.between
+        self.filter_sink.connect(scheduler)
+        return self.filter_sink
 
 
-def writing(server: ApiServer, clock: Clock, emit: Emit, stopwatch: StopwatchOf) -> SchedulerPorts:
+def writing_ports(server: ApiServer, clock: Clock, emit: Emit, stopwatch: StopwatchOf) -> SchedulerPorts:
     """The ways to and from an API server."""
     ports = Ports(
         binder=server.binder,
@@ -73,7 +73,7 @@ def writing(server: ApiServer, clock: Clock, emit: Emit, stopwatch: StopwatchOf)
     return SchedulerPorts(ports=ports)
 
 
-def reporting(clock: Clock, emit: Emit, stopwatch: StopwatchOf = not_measured) -> SchedulerPorts:
+def read_only_ports(clock: Clock, emit: Emit, stopwatch: StopwatchOf = not_measured) -> SchedulerPorts:
     """The ways of a run that writes nothing."""
     supposed = DryRunSink()
     writer = DryRunWriter(supposed)
@@ -87,7 +87,7 @@ def reporting(clock: Clock, emit: Emit, stopwatch: StopwatchOf = not_measured) -
         emit=emit,
         stopwatch=stopwatch,
     )
-    return SchedulerPorts(ports=ports, between=supposed)
+    return SchedulerPorts(ports=ports, filter_sink=supposed)
 
 
 CONTROLLER = "wharfinger"
@@ -130,7 +130,9 @@ class Daemon:
             lease=lease_of(settings, self.identity),
             version=version,
         )
-        scheduler_ports = reporting(clock, emit, stopwatch) if settings.dry_run else writing(self.server, clock, emit, stopwatch)
+        scheduler_ports = (
+            read_only_ports(clock, emit, stopwatch) if settings.dry_run else writing_ports(self.server, clock, emit, stopwatch)
+        )
         self.policies = policies
         self.scheduler = Scheduler(
             policies.active.chains,
@@ -145,7 +147,9 @@ class Daemon:
             subscribers.subscribe(PolicyEvents(self.server.recorder, lambda: self.leads).handlers)
             subscribers.subscribe(SignalEvents(self.server.recorder, policies, lambda: self.leads).handlers)
         self.signals = signals_of(settings, connection, self.scheduler, clock, emit)
-        self.shadows = connect(policies, self.scheduler, clock, subscribers, lambda active: self.signals.follow(measuring(active)))
+        self.shadows = connect(
+            policies, self.scheduler, clock, subscribers, lambda active: self.signals.follow(policies_with_metrics(active))
+        )
         self._sink = scheduler_ports.sink(self.scheduler.sink)
         self.custom = custom
         if custom is not None and not settings.dry_run:
@@ -164,7 +168,7 @@ class Daemon:
             tasks.start(self.server.recorder.run(), "events")
             tasks.start(self.server.informers.run(self._sink), "informers")
             tasks.start(self.policies.run(), "policies")
-            tasks.start(announced(self.policies, self.scheduler, self._clock), "first policies")
+            tasks.start(notify_when_loaded(self.policies, self.scheduler, self._clock), "first policies")
             tasks.start(measure(self.signals, self.server.informers.wait_synced), "signals")
             tasks.start(collect_when_idle(self._is_idle, self._clock, self.server.informers.wait_synced), "garbage")
             tasks.start(self._lead(elected, stop), "election")

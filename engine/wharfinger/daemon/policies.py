@@ -252,7 +252,7 @@ def connect(
     return shadows
 
 
-async def announced(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> None:
+async def notify_when_loaded(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> None:
     """Notifies the scheduler once every source of policies was read, and tries the policies once the cluster is known; never returns."""
     await store.all_sources_known.wait()
     scheduler.sink.synced(POLICIES)
@@ -277,7 +277,7 @@ async def measure(signals: Signals, nodes_known: Callable[[], Awaitable[None]]) 
     await signals.run()
 
 
-def measuring(active: ActivePolicies) -> Iterator[typed.Policy]:
+def policies_with_metrics(active: ActivePolicies) -> Iterator[typed.Policy]:
     """The policies that have metrics, each once; shadow policies are compared on the same samples."""
     shadow_chains = [chain for shadows in active.shadows.values() for chain in shadows.values()]
     policies = {policy.revision: policy.policy for chain in (*active.chains.values(), *shadow_chains) for policy in chain.policies}

@@ -269,11 +269,11 @@ def _further(decider: Decider, state: ClusterState, pods: Sequence[PodView]) -> 
     if key is not None:
         return (yield from _further_groups(decider, state, index, key, pods))
     (workload,) = grouped(pods)
-    world = placing.Direct(state)
+    world = placing.DirectPlacement(state)
     for count, (pod, claims) in enumerate(itertools.islice(workload.further(state), MAX_PODS)):
         for claim in claims:
             state.put(claim)
-        yield from placing.reading_ahead(decider, world, [pod], evicting=True)
+        yield from placing.read_in_steps(decider, world, [pod], evicting=True)
         decision = decider.decide(state.snapshot(), world.claimed(pod))
         if decision.node is None:
             return FurtherCapacity(count=count, message=cut(decision.message, 4000))
@@ -286,7 +286,7 @@ def _further_groups(
     decider: Decider, state: ClusterState, index: GroupIndex, key: str, pods: Sequence[PodView]
 ) -> Generator[None, None, FurtherCapacity]:
     """Place further groups like the one of the pods until one has no place; the count is that of their pods."""
-    world, count = placing.Direct(state), 0
+    world, count = placing.DirectPlacement(state), 0
     for further in further_groups(index, key, pods, state):
         if count + len(further.pods) > MAX_PODS:
             return FurtherCapacity(count=count, message="")

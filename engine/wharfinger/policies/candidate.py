@@ -119,7 +119,7 @@ def sample_of(snapshot: Snapshot, waiting: Iterable[PodView]) -> Sample:
     )
 
 
-def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
+def trial_findings(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
     """The findings of trying a policy on a sample: an error if it cannot be evaluated, else warnings."""
     try:
         probes = sample.probes(policy.authority.confined_to)
@@ -166,7 +166,7 @@ class Version(Struct, frozen=True, kw_only=True):
 class Outcome(Struct, frozen=True, kw_only=True):
     """The outcome of building a text.
 
-    `title` is the policy's name if it could be read; `silent`: the text is no policy and need not be one.
+    `title` is the policy's name if it could be read; `without_policy`: the text is no policy and need not be one.
 
     `needs` are digests of what the outcome depends on, by name; None for what was not there. `report` is the text of everything found;
     `now` are warnings about the cluster as it was then.
@@ -174,7 +174,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     version: Version | None
     title: str | None = None
-    silent: bool = False
+    without_policy: bool = False
     needs: Mapping[str, bytes | None] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     omitted: int = 0
@@ -208,8 +208,8 @@ def _build(text: PolicyText, texts: TextSet, params: Mapping[str, Any], sample: 
     findings = [_of_diagnostic(diagnostic) for diagnostic in diagnostics]
     report = render.render(diagnostics)
     if checked.policy is None or diagnostics.has_errors:
-        silent = checked.without_policy and not diagnostics.has_errors
-        return _outcome(None, findings, report, title=checked.title, silent=silent, needs=needs)
+        without_policy = checked.without_policy and not diagnostics.has_errors
+        return _outcome(None, findings, report, title=checked.title, without_policy=without_policy, needs=needs)
     compiled, more = _compiled(checked.policy, text, params, sample)
     now = tuple(finding for finding in more if (finding.severity, finding.code) == ("warning", "trial"))
     more = [finding for finding in more if finding not in now]
@@ -235,7 +235,7 @@ def _compiled(
     cost.report(policy, diagnostics, cost.of_compiled(compiled))
     found = [_of_diagnostic(diagnostic) for diagnostic in diagnostics]
     if sample is not None and not diagnostics.has_errors:
-        found += tried(compiled, sample, text.name)
+        found += trial_findings(compiled, sample, text.name)
     return (None if any(finding.severity == "error" for finding in found) else compiled), found
 
 

@@ -64,7 +64,7 @@ class Entry(Struct, eq=False, kw_only=True):
         if outcome.version is not None:
             self.candidate = outcome.version
         else:
-            self.candidate = None if outcome.silent or self._has_other_authority else self.held
+            self.candidate = None if outcome.without_policy or self._has_other_authority else self.held
 
     @property
     def _has_other_authority(self) -> bool:
@@ -102,7 +102,7 @@ class Entry(Struct, eq=False, kw_only=True):
     @property
     def is_policy(self) -> bool:
         """True if the entry is shown as a policy."""
-        return self.candidate is not None or self.held is not None or (self.outcome is not None and not self.outcome.silent)
+        return self.candidate is not None or self.held is not None or (self.outcome is not None and not self.outcome.without_policy)
 
     @property
     def accepted(self) -> bool:

@@ -19,7 +19,7 @@ from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.event_loop import BuildThread, free_one_by_one, until
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, PolicyText, SourceStatus
 from wharfinger.policies.active import Activation, ActivationRequest, ActivePolicies, activated, choose
-from wharfinger.policies.candidate import Outcome, build, tried
+from wharfinger.policies.candidate import Outcome, build, trial_findings
 from wharfinger.policies.ledger import ConfiguredSource, Job, Ledger, Offer, Records
 from wharfinger.policies.namespace_turns import NamespaceTurns
 
@@ -426,7 +426,7 @@ def _built(jobs: Sequence[Job], sample: Sample | None) -> list[Outcome]:
 
 
 def _tried(policies: Sequence[tuple[CompiledPolicy, str]], sample: Sample) -> list[list[Finding]]:
-    return [tried(policy, sample, name) for policy, name in policies]
+    return [trial_findings(policy, sample, name) for policy, name in policies]
 
 
 def _chosen(before: ActivePolicies, claims: Sequence[ActivationRequest]) -> tuple[list[Activation], ActivePolicies]:

@@ -174,7 +174,7 @@ class Suspensions:
     def __init__(self) -> None:
         self.known: Mapping[tuple[str, str, str], Suspension] = {}
 
-    def look(
+    def check_in_steps(
         self, policies: Iterable[typed.Policy], snapshot: Callable[[], Snapshot], answered: frozenset[str]
     ) -> Generator[None, None, list[Suspension]]:
         """A generator of steps that returns the metrics that were suspended or resumed since the last check.
@@ -187,7 +187,7 @@ class Suspensions:
             for metric in policy.metrics:
                 if metric.signal in answered:
                     key = policy.name, metric.name, metric.signal
-                    found = replace(look(policy.name, metric, seen), authority=policy.authority)
+                    found = replace(suspension_of(policy.name, metric, seen), authority=policy.authority)
                     now[key] = replace(found, since=_since(found, before.get(key), seen.now))
             yield
         self.known = now
@@ -200,7 +200,7 @@ def _since(found: Suspension, before: Suspension | None, now: float) -> float | 
     return now if before is None or before.since is None else before.since
 
 
-def look(policy: str, metric: typed.Metric, snapshot: Snapshot) -> Suspension:
+def suspension_of(policy: str, metric: typed.Metric, snapshot: Snapshot) -> Suspension:
     """The coverage of a metric on the nodes."""
     samples = snapshot.metric(*metric.key.names)
     newest = -math.inf if samples is None else float(np.max(samples.times, where=samples.present, initial=-math.inf))
@@ -352,7 +352,7 @@ class Signals:
         self._policies = tuple(policies)
         queries = queries_of(self._policies, self._limits)
         for key in self._refreshers.keys() - queries.keys():
-            self._leave(key)
+            self._stop(key)
         for key, query in queries.items():
             if key in self._refreshers:
                 self._refreshers[key].follow(query)
@@ -372,7 +372,7 @@ class Signals:
                 self._start(key)
             while True:
                 await self._clock.sleep(POLL_SECONDS)
-                for _ in self.look():
+                for _ in self.check_in_steps():
                     await self._clock.sleep(0)
         finally:
             self._running = False
@@ -381,10 +381,10 @@ class Signals:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
             self._tasks.clear()
 
-    def look(self) -> Generator[None, None, None]:
+    def check_in_steps(self) -> Generator[None, None, None]:
         """The steps of reporting the metrics that have been suspended or resumed since the last check."""
         answered = frozenset(key for key, refresher in self._refreshers.items() if refresher.state.attempts)
-        changed = yield from self._suspensions.look(self._policies, self._sink.snapshot, answered)
+        changed = yield from self._suspensions.check_in_steps(self._policies, self._sink.snapshot, answered)
         for found in changed:
             self._emit(MetricSuspended(found) if found.in_effect else MetricResumed(found))
             yield
@@ -394,7 +394,7 @@ class Signals:
     def _start(self, key: str) -> None:
         self._tasks[key] = asyncio.get_running_loop().create_task(self._refreshers[key].run(), name=f"signal {key}")
 
-    def _leave(self, key: str) -> None:
+    def _stop(self, key: str) -> None:
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()

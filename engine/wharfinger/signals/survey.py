@@ -27,7 +27,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.signals.mapping import Mapped, NodeNames
 from wharfinger.signals.query import Query, queries_of
-from wharfinger.signals.refreshing import SignalFailed, Source, Suspension, look
+from wharfinger.signals.refreshing import SignalFailed, Source, Suspension, suspension_of
 
 _COUNTABLE = 1e9  # above it, all digits are no longer readable
 _TOO_FULL = 2.0  # times what there is: a burst may be measured above capacity for a moment
@@ -191,7 +191,7 @@ def _surveyed(  # noqa: PLR0913, PLR0917 — the parts of a finding
     if answer.failure is not None:
         errors.append(str(answer.failure))
     elif state is not None:
-        suspension = look(policy, metric, state.snapshot(now))
+        suspension = suspension_of(policy, metric, state.snapshot(now))
         if not suspension.n_nodes:
             errors.append("there are no nodes to compare with: is that the right cluster?")
         elif suspension.in_effect:

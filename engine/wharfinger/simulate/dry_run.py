@@ -22,7 +22,7 @@ from wharfinger.model.objects.requests import listing_order
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.placing import (
-    Direct,
+    DirectPlacement,
     Mode,
     Outcome,
     Tried,
@@ -260,7 +260,9 @@ class _Attempts:
         if turn.group is None:
             outcomes = [place_pod(self._decider, self._state, pod, watch=watch, mode=self._mode, tried=self._tried) for pod in turn.pods]
         else:
-            steps = place_group(self._decider, Direct(self._state), self._index, turn, watch=watch, mode=self._mode, tried=self._tried)
+            steps = place_group(
+                self._decider, DirectPlacement(self._state), self._index, turn, watch=watch, mode=self._mode, tried=self._tried
+            )
             outcomes, result = at_once(steps)
             if turn.group not in self.groups or result.is_placed:
                 self.groups[turn.group] = result

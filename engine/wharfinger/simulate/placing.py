@@ -79,23 +79,23 @@ def place_pods(
     index = yield from groups_in_steps(decider.chain, state, pods)
     found: list[Outcome[Seen]] = []
     for turn in turns(decider.chain, index, pods):
-        yield from reading_ahead(decider, Direct(state), turn.pods, evicting=turn.group is None)
+        yield from read_in_steps(decider, DirectPlacement(state), turn.pods, evicting=turn.group is None)
         if turn.group is None:
             found.append(place_pod(decider, state, turn.pods[0], watch=watch))
             yield
         else:
-            outcomes, _ = yield from place_group(decider, Direct(state), index, turn, watch=watch)
+            outcomes, _ = yield from place_group(decider, DirectPlacement(state), index, turn, watch=watch)
             found += outcomes
     return found
 
 
-def reading_ahead(decider: Decider, world: World, pods: Iterable[PodView], *, evicting: bool = False) -> Generator[None]:
+def read_in_steps(decider: Decider, target: PlacementTarget, pods: Iterable[PodView], *, evicting: bool = False) -> Generator[None]:
     """The steps of reading what decisions about the pods read of all nodes: devices, volumes and storage. None where it is read already.
 
     Claims are made from the templates that the pods name. With `evicting`, pods to evict are searched for too.
     """
     for pod in pods:
-        for _ in decider.precompute(world.state.snapshot, world.claimed(pod), evicting=evicting):
+        for _ in decider.precompute(target.state.snapshot, target.claimed(pod), evicting=evicting):
             yield
 
 
@@ -120,15 +120,15 @@ def place_pod(  # noqa: PLR0913 — the keywords are independent choices
     if decision.nominated is not None and mode is Mode.SEQUENTIAL:
         evicted = decision.victims
         for victim in evicted:
-            Direct(state).leave(victim)
+            DirectPlacement(state).leave(victim)
         decision = decider.decide(state.snapshot(now), pod)
     outcome = Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(now), evicted))
     if decision.node is not None and mode is Mode.SEQUENTIAL:
-        Direct(state).place(decision.assigned, decision.node, decision.claims)
+        DirectPlacement(state).place(decision.assigned, decision.node, decision.claims)
     return outcome
 
 
-class World(Protocol):
+class PlacementTarget(Protocol):
     """A state on which pods are placed, and which they leave."""
 
     state: ClusterState
@@ -143,7 +143,7 @@ class World(Protocol):
         """Remove a placed pod from its node."""
 
 
-class Direct(Struct):
+class DirectPlacement(Struct):
     """A state that keeps what happens."""
 
     state: ClusterState
@@ -164,17 +164,17 @@ class Direct(Struct):
             device_claims.give_back_claims(self.state, pod)
 
 
-def place_on(decider: Decider, world: World, pod: PodView, node: str) -> PodView:
-    """The pod as it is assigned to a node that takes it; it is placed there in `world`, with the devices that its claims get."""
-    snapshot = world.state.snapshot()
+def place_on(decider: Decider, target: PlacementTarget, pod: PodView, node: str) -> PodView:
+    """The pod as it is assigned to a node that takes it; it is placed there in `target`, with the devices that its claims get."""
+    snapshot = target.state.snapshot()
     assigned = decider.chain.assigned_on(pod, snapshot, node)
-    world.place(assigned, node, allocations(decider, snapshot, pod, node))
+    target.place(assigned, node, allocations(decider, snapshot, pod, node))
     return assigned
 
 
 def place_group(  # noqa: PLR0913 — the keywords are independent choices
     decider: Decider,
-    world: World,
+    target: PlacementTarget,
     index: GroupIndex,
     turn: Turn,
     *,
@@ -184,20 +184,20 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
 ) -> Generator[None, None, tuple[list[Outcome[Seen]], GroupResult]]:
     """A generator of steps that returns the outcomes for the members of a group that wait, those with a node first, and the group's result.
 
-    In SEQUENTIAL mode they are placed in `world` and in `index`; victims of preemption leave both, and count for the first
+    In SEQUENTIAL mode they are placed in `target` and in `index`; victims of preemption leave both, and count for the first
     member.
     """
     from wharfinger.groups.attempt import attempt, decided, undecided  # noqa: PLC0415 — most questions have no groups, and start earlier without
 
     assert turn.group is not None  # noqa: S101 — the caller passes turns of groups
-    state = world.state
-    pods = tuple(map(world.claimed, turn.pods))
+    state = target.state
+    pods = tuple(map(target.claimed, turn.pods))
     found = yield from attempt(decider, state, index, turn.group, pods, preempt=True)
     evicted: tuple[PodView, ...] = ()
     if found.freed is not None and mode is Mode.SEQUENTIAL:
         evicted, found = found.freed.victims, found.after_evictions()
         for victim in evicted:
-            world.leave(victim)
+            target.leave(victim)
             index.remove(victim.uid)
     outcomes: list[Outcome[Seen]] = []
     for pod, node in found.placed:
@@ -207,7 +207,7 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
         evicted = ()
         if mode is Mode.SEQUENTIAL:
             assigned = decider.chain.assigned_on(pod, state.snapshot(), node)
-            world.place(assigned, node, decision.claims)
+            target.place(assigned, node, decision.claims)
             index.put(assigned.placed_on(node))
         yield
     for pod in found.without:

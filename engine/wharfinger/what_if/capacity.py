@@ -191,7 +191,7 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
         labels = {node.metadata.name: node.metadata.labels for node in nodes}
         rooms = [_room(found, labels, by) for found in plain]
         group_rooms = {key: _group_room(found) for key, found in count.groups.items()}
-        tries = _Tries(chain, supposed, groups, new, most, {key: found.pods for key, found in count.groups.items()})
+        tries = _ChangeTrials(chain, supposed, groups, new, most, {key: found.pods for key, found in count.groups.items()})
         if extra is not None:
             rooms = [tries.added(room, number, extra) for number, room in enumerate(rooms)]
             group_rooms = {key: tries.added(room, key, extra) for key, room in group_rooms.items()}
@@ -258,7 +258,7 @@ def _by_label(placed: Counter[str], more: Counter[str], values: Mapping[str, str
 # ── changes ──
 
 
-class _Tries:
+class _ChangeTrials:
     """Counts again with one change each: the workload of a number, or the group of a key. `members` are those of groups, by key."""
 
     def __init__(  # noqa: PLR0913, PLR0917 — what is counted, and where

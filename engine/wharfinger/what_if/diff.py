@@ -40,7 +40,7 @@ from wharfinger.steps import at_once
 from wharfinger.what_if.leaving_pods import recreated
 
 
-class Way(Enum):
+class ChangeKind(Enum):
     """The ways in which a pod changes: to another node, to none, from none to a node, or to other devices of the same node."""
 
     ELSEWHERE = "elsewhere"
@@ -91,13 +91,13 @@ class PodChange(Struct, frozen=True, kw_only=True):
     group: str = ""
 
     @property
-    def way(self) -> Way:
+    def way(self) -> ChangeKind:
         """The way in which the pod changes."""
         if self.before is None:
-            return Way.GAINED
+            return ChangeKind.GAINED
         if self.after is None:
-            return Way.LOST
-        return Way.DEVICES if self.before == self.after else Way.ELSEWHERE
+            return ChangeKind.LOST
+        return ChangeKind.DEVICES if self.before == self.after else ChangeKind.ELSEWHERE
 
 
 class GroupChange(Struct, frozen=True, kw_only=True):

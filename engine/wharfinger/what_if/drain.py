@@ -31,7 +31,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, pod_result, utilisation
-from wharfinger.simulate.placing import place_group, queue_order, reading_ahead
+from wharfinger.simulate.placing import place_group, queue_order, read_in_steps
 from wharfinger.steps import at_once
 from wharfinger.what_if.leaving_pods import Evictions, Refusal, cordoned, recreated, refusals, replaceable, staying
 from wharfinger.what_if.supposed_changes import SupposedChanges, placed
@@ -177,7 +177,7 @@ def drain_ahead(decider: Decider, supposed: SupposedChanges, nodes: Sequence[str
 
     UnknownObject for a node that does not exist.
     """
-    yield from reading_ahead(decider, supposed, waiting)
+    yield from read_in_steps(decider, supposed, waiting)
     for node in nodes:
         snapshot = supposed.state.snapshot()
         for pod in tuple(snapshot.pods_on(snapshot.known_row(node))):
@@ -186,7 +186,7 @@ def drain_ahead(decider: Decider, supposed: SupposedChanges, nodes: Sequence[str
 
 
 @dataclass(slots=True, eq=False)
-class _Moving:
+class _LeavingPod:
     """A pod of the question, and its state so far. `order` is the order in which pods entered the queue."""
 
     pod: PodView
@@ -244,8 +244,8 @@ class _Drain:
         self._advance = advance
         self._decider = decider
         self._evictions = Evictions(self._state.objects)
-        self._moving: dict[str, _Moving] = {}
-        self._waiting: list[_Moving] = []
+        self._moving: dict[str, _LeavingPod] = {}
+        self._waiting: list[_LeavingPod] = []
         self._failed: dict[Hashable, PodResult] = {}
         self._failed_at = -1
         self._entered = 0
@@ -274,9 +274,9 @@ class _Drain:
         for node in nodes:
             self._supposed.replace(cordoned(self._node(node).object))
         for pod in queue_order(self._chain, waiting):
-            self._enqueue(self._moving.setdefault(pod.uid, _Moving(pod, "")), pod)
+            self._enqueue(self._moving.setdefault(pod.uid, _LeavingPod(pod, "")), pod)
         yield from self._place()
-        left: list[_Moving] = []
+        left: list[_LeavingPod] = []
         for on_node in leaving:
             left += yield from self._empty(on_node)
         while left:
@@ -316,11 +316,11 @@ class _Drain:
             for name, (pods, allowed) in sorted(self._uses.items())
         )
 
-    def _pods_of(self, node: str) -> list[_Moving]:
+    def _pods_of(self, node: str) -> list[_LeavingPod]:
         """The pods of a node that are to leave, in the order of the queue; the others are remembered as well."""
         leaving = []
         for pod in queue_order(self._chain, self._node(node).pods):
-            moving = self._moving[pod.uid] = _Moving(pod, node)
+            moving = self._moving[pod.uid] = _LeavingPod(pod, node)
             reason = staying(pod)
             moving.staying = bool(reason)
             moving.reason = reason or self._refused(pod)
@@ -341,7 +341,7 @@ class _Drain:
             pods, allowed = self._uses.get(name, (0, self._evictions.allowed(budget)))
             self._uses[name] = pods + 1, allowed
 
-    def _empty(self, leaving: Iterable[_Moving]) -> Generator[None, None, list[_Moving]]:
+    def _empty(self, leaving: Iterable[_LeavingPod]) -> Generator[None, None, list[_LeavingPod]]:
         """Evict the pods in steps, as budgets allow, and place their replacements; returns those that may not leave."""
         left = [moving for moving in leaving if moving.step is None]
         while allowed := (yield from self._evicted(left)):
@@ -358,7 +358,7 @@ class _Drain:
             left = [moving for moving in left if moving.step is None]
         return left
 
-    def _evicted(self, left: Iterable[_Moving]) -> Generator[None, None, list[_Moving]]:
+    def _evicted(self, left: Iterable[_LeavingPod]) -> Generator[None, None, list[_LeavingPod]]:
         """The pods whose eviction is allowed now, each counted."""
         allowed = []
         for number, moving in enumerate(left):
@@ -370,7 +370,7 @@ class _Drain:
                 yield
         return allowed
 
-    def _leave(self, moving: _Moving) -> None:
+    def _leave(self, moving: _LeavingPod) -> None:
         """Put the replacement of a pod that has left into the queue, if there is one."""
         moving.step, moving.refusal = self.steps, None
         if replaceable(moving.pod):
@@ -379,7 +379,7 @@ class _Drain:
             moving.placement, moving.reason = None, LEAVING if moving.pod.terminating else LOST
             moving.order = self._next_order()
 
-    def _enqueue(self, moving: _Moving, pod: PodView) -> None:
+    def _enqueue(self, moving: _LeavingPod, pod: PodView) -> None:
         moving.replacement, moving.placement, moving.order = pod, None, self._next_order()
         self._index.put(pod)
         gate = self._chain.gate(pod)
@@ -416,15 +416,15 @@ class _Drain:
                     self._displace(victim, for_pod.pod.key)
                 yield
 
-    def _turns(self, waiting: Sequence[_Moving]) -> list[list[_Moving]]:
+    def _turns(self, waiting: Sequence[_LeavingPod]) -> list[list[_LeavingPod]]:
         """The pods that wait, in order; the members of a group together, at the position of the first of them."""
-        found: dict[str, list[_Moving]] = {}
+        found: dict[str, list[_LeavingPod]] = {}
         for moving in waiting:
             uid = moving.replacement.uid
             found.setdefault(self._index.key_of(uid) or f"pod {uid}", []).append(moving)
         return list(found.values())
 
-    def _try_group(self, key: str, members: Sequence[_Moving]) -> Generator[None, None, tuple[tuple[PodView, ...], _Moving]]:
+    def _try_group(self, key: str, members: Sequence[_LeavingPod]) -> Generator[None, None, tuple[tuple[PodView, ...], _LeavingPod]]:
         """A generator of steps that places members of a group, and returns the pods evicted for it with the member named for them."""
         turn = Turn(pods=tuple(moving.replacement for moving in members), group=key)
         outcomes, result = yield from place_group(self._decider, self._supposed, self._index, turn, watch=_seen)
@@ -436,7 +436,7 @@ class _Drain:
         self._groups[key] = result
         return tuple(victims), by_uid[outcomes[0].decision.pod.uid] if outcomes else members[0]
 
-    def _try(self, moving: _Moving) -> tuple[PodView, ...]:
+    def _try(self, moving: _LeavingPod) -> tuple[PodView, ...]:
         """Decide about a replacement, and return the pods that were evicted for it.
 
         Pods with equal keys get equal answers, so a failure is decided once as long as the state is the same.
@@ -458,7 +458,7 @@ class _Drain:
         """Count a pod that preemption has evicted, and put its replacement into the queue."""
         self._evictions.count_lost(victim)
         self._index.remove(victim.uid)
-        moving = self._moving.setdefault(victim.uid, _Moving(victim, victim.node_name))
+        moving = self._moving.setdefault(victim.uid, _LeavingPod(victim, victim.node_name))
         moving.displaced_by = displaced_by
         self._leave(moving)
 

@@ -34,7 +34,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate import device_claims
 from wharfinger.simulate.dry_run import PodResult, gated_result, pod_result
-from wharfinger.simulate.placing import bind_claims, place_group, reading_ahead
+from wharfinger.simulate.placing import bind_claims, place_group, read_in_steps
 from wharfinger.what_if.leaving_pods import staying
 
 _PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOf")
@@ -270,7 +270,7 @@ def evaluated(decider: Decider, supposed: SupposedChanges, pods: Sequence[PodVie
         n_nodes = supposed.state.snapshot().n_nodes
         found += [gated_result(pod, gates[pod.uid], n_nodes) for pod in turn.pods if pod.uid in gates]
         free = tuple(pod for pod in turn.pods if pod.uid not in gates)
-        yield from reading_ahead(decider, supposed, free)
+        yield from read_in_steps(decider, supposed, free)
         if turn.group is not None:
             steps = place_group(decider, supposed, index, Turn(pods=free, group=turn.group), watch=_result)
             outcomes, result = yield from steps

@@ -6,7 +6,7 @@ import pytest
 
 from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.interpreter import Interpreter
-from wharfinger.compiler.messages import MAX_LENGTH, OPEN, filled, missing_text, shown
+from wharfinger.compiler.messages import MAX_LENGTH, OPEN, filled_message, missing_text, shown
 from wharfinger.language.semantics.types import Kind, Type
 
 from .texts import cluster, compiled, node, pod, typed_policy
@@ -74,7 +74,7 @@ def test_a_message_of_many_long_values_is_cut_before_they_are_put_together() -> 
         asked.append(expr)
         return "x" * 300
 
-    said = filled(policy.filters[0].clauses[0].message, value_of)
+    said = filled_message(policy.filters[0].clauses[0].message, value_of)
     assert len(said) == MAX_LENGTH
     assert said.endswith("x" + OPEN)
     assert len(asked) <= 4

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tests.in_memory import InMemoryCluster, ManualClock
 from tests.unit.scheduler.running import MOUNT, Watching, claim, node, pod, storage_class, volume
-from wharfinger.daemon.compose import reporting
+from wharfinger.daemon.compose import read_only_ports
 from wharfinger.framework.chain import assemble
 from wharfinger.scheduler.scheduler import Scheduler
 
@@ -16,7 +16,7 @@ from wharfinger.scheduler.scheduler import Scheduler
 class DryRun:
     def __init__(self):
         self.cluster, self.clock, self.seen = InMemoryCluster(), ManualClock(), Watching()
-        scheduler_ports = reporting(self.clock, self.seen.emit)
+        scheduler_ports = read_only_ports(self.clock, self.seen.emit)
         self.scheduler = Scheduler({"wharfinger": assemble()}, scheduler_ports.ports)
         self.sink = scheduler_ports.sink(self.scheduler.sink)
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.in_memory import ManualClock
 from tests.unit.policies.stores import BROKEN, Seen, World, policy
-from wharfinger.daemon.policies import announced, policies_of
+from wharfinger.daemon.policies import notify_when_loaded, policies_of
 from wharfinger.daemon.settings import Profile, Settings
 from wharfinger.errors import WharfingerError
 
@@ -56,7 +56,7 @@ def test_a_trial_of_the_first_policies_that_fails_is_reported_and_does_not_end_t
         await world.offer({"a.policy": policy("a", "one")})
         world.scheduling.sampled = fails_at_first
         scheduler = SimpleNamespace(sink=SimpleNamespace(synced=lambda _kind: None), missing_kinds=frozenset())
-        announcing = asyncio.create_task(announced(world.store, scheduler, world.clock))
+        announcing = asyncio.create_task(notify_when_loaded(world.store, scheduler, world.clock))
         for _ in range(200):
             world.clock.move(0.5)
             await asyncio.sleep(0.001)

@@ -359,7 +359,7 @@ def test_many_metrics_are_checked_and_reported_in_steps():
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         scene.clock.move(61.0)
-        seen = [len(scene.reported) for _ in scene.signals.look()]
+        seen = [len(scene.reported) for _ in scene.signals.check_in_steps()]
         assert max(later - earlier for earlier, later in pairwise(seen)) == 1
         assert len(seen) == 60, "a step for the check of each, and one for each report"
         assert sum("suspended" in said for said in scene.reported) == 30

@@ -15,7 +15,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.copies import checkpoint_of, copied
 from wharfinger.simulate.dry_run import dry_run
-from wharfinger.simulate.placing import Direct
+from wharfinger.simulate.placing import DirectPlacement
 from wharfinger.steps import at_once
 from wharfinger.what_if.diff import diff
 from wharfinger.what_if.drain import DrainOutcome, drain
@@ -200,9 +200,9 @@ def test_the_best_placement_moves_pods_with_their_devices():
     for name in ("s0", "s1"):  # both on the same node, so that a large pod finds 8 and 2
         own = of_template(name).object
         chosen = structs.replace(own.spec, resource_claims=use)
-        pod = Direct(state).claimed(PodView(structs.replace(own, spec=chosen)))
+        pod = DirectPlacement(state).claimed(PodView(structs.replace(own, spec=chosen)))
         (each,) = decide(assemble(), state.snapshot(), pod).claims_at("n00000")
-        Direct(state).place(pod, "n00000", [each])
+        DirectPlacement(state).place(pod, "n00000", [each])
     pods = [of_template(name) for name in ("big-0", "big-1")]
     assert dry_run(assemble(), at_once(copied(state.snapshot())), pods).placed == 1
     found = optimal(assemble(), checkpoint_of(state), state.snapshot().now, pods, 30)

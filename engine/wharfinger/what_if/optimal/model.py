@@ -26,7 +26,7 @@ from wharfinger.framework.plugins.devices.shortage import devices_by_condition
 from wharfinger.framework.plugins.node_resources import NodeResourcesFit
 from wharfinger.model import objects
 from wharfinger.model.state.device_states import DeviceStates
-from wharfinger.simulate.placing import Direct
+from wharfinger.simulate.placing import DirectPlacement
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -64,7 +64,7 @@ class Task(Struct, frozen=True, kw_only=True):
     """
 
     size: Mapping[bytes, int]
-    asks: Mapping[bytes, Mapping[str, int]]
+    requests: Mapping[bytes, Mapping[str, int]]
     open_to: Masks
     here: Mapping[Place, int]
     room: Amounts
@@ -90,7 +90,9 @@ class Model:
         self.narrowed = False
         weights: defaultdict[tuple[str, int], list[tuple[int, Any]]] = defaultdict(list)
         for group, number in task.size.items():
-            asked = {name: (amount, task.room[name].tolist()) for name, amount in task.asks[group].items() if amount and name in task.room}
+            asked = {
+                name: (amount, task.room[name].tolist()) for name, amount in task.requests[group].items() if amount and name in task.room
+            }
             on = []
             for row, (name, is_open) in enumerate(zip(task.names, task.open_to[group].tolist(), strict=True)):
                 present = task.here.get((group, name), 0)
@@ -191,7 +193,7 @@ _KEY = msgspec.json.Encoder(order="deterministic").encode
 class Room:
     """The room of a cluster for groups of pods, one pod of each in `one`; `here` pods of them have been taken from their nodes.
 
-    `names` are the nodes by row. `asks` are the requests of a pod of each group, resources and devices; `amounts` what each node has of
+    `names` are the nodes by row. `requests` are the requests of a pod of each group, resources and devices; `amounts` what each node has of
     these, at least what the pods of `here` take. `allowed` are the rows that all filters let each group on, `static` those that no filter
     rejects for the sake of the node's object alone.
     """
@@ -199,19 +201,19 @@ class Room:
     def __init__(self, chain: Chain, state: ClusterState, one: Mapping[bytes, PodView], here: Counter[Place]) -> None:
         self.names = state.snapshot().names
         self._rows = {name: row for row, name in enumerate(self.names)}
-        asks: dict[bytes, Mapping[str, int]] = {}
+        requests: dict[bytes, Mapping[str, int]] = {}
         allowed, static = {}, {}
         decider = Decider(chain)
         for template, pod in one.items():
-            claimed = Direct(state).claimed(pod)
+            claimed = DirectPlacement(state).claimed(pod)
             filtering = decider.decide(state.snapshot(), claimed).evaluation.filtering
-            asks[template] = {**pod.requests, **_devices_of(claimed, state.snapshot())}
+            requests[template] = {**pod.requests, **_devices_of(claimed, state.snapshot())}
             allowed[template] = np.array(filtering.feasible, np.bool_)
             static[template] = filtering.by_object
-        self.asks: Mapping[bytes, Mapping[str, int]] = asks
+        self.requests: Mapping[bytes, Mapping[str, int]] = requests
         self.allowed: Masks = allowed
         self.static: Masks = static
-        self.amounts: Amounts = _amounts(chain, state.snapshot(), one, asks)
+        self.amounts: Amounts = _amounts(chain, state.snapshot(), one, requests)
         used = self.taken(here.elements())
         self.amounts = {name: np.maximum(np.maximum(amounts, used[name]), 0) for name, amounts in self.amounts.items()}
 
@@ -221,17 +223,17 @@ class Room:
         for template, node in placed:
             row = self._rows[node]
             taken["pods"][row] += 1
-            for name, amount in self.asks[template].items():
+            for name, amount in self.requests[template].items():
                 if name in taken:
                     taken[name][row] += amount
         return taken
 
 
-def _amounts(chain: Chain, snapshot: Snapshot, one: Mapping[bytes, PodView], asks: Mapping[bytes, Mapping[str, int]]) -> Amounts:
+def _amounts(chain: Chain, snapshot: Snapshot, one: Mapping[bytes, PodView], requests: Mapping[bytes, Mapping[str, int]]) -> Amounts:
     """The free amounts on each node of devices, and of resources that a filter of the chain compares with requests."""
     fit = chain.plugin(NodeResourcesFit.name)
     wanted = {name for pod in one.values() for name in pod.requests if isinstance(fit, NodeResourcesFit) and fit.checks(name)}
-    of_devices = {name for template, asked in asks.items() for name in asked if name not in one[template].requests}
+    of_devices = {name for template, asked in requests.items() for name in asked if name not in one[template].requests}
     room = {"pods": np.array(snapshot.allowed_pods - snapshot.pod_count, np.int64)}
     for name in sorted(wanted):
         index = snapshot.resource_index(name)

@@ -34,7 +34,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import Checkpoint, restored
 from wharfinger.model.state.object_store import EvaluationContext, ObjectStore, TimeAndObjects
-from wharfinger.simulate.placing import Direct, place_on, queue_order
+from wharfinger.simulate.placing import DirectPlacement, place_on, queue_order
 from wharfinger.what_if.leaving_pods import Evictions, recreated, staying
 from wharfinger.what_if.optimal.model import Amounts, Answer, Masks, Model, Place, Room, Solution, Task
 from wharfinger.what_if.optimal.smaller_tasks import best_fit, regions, relaxed
@@ -114,14 +114,14 @@ def _evaluation_context(cluster: Checkpoint, now: float) -> EvaluationContext:
     return TimeAndObjects(now, store)
 
 
-class _Fewest(Struct, frozen=True):
+class _MinimumEvictions(Struct, frozen=True):
     """NONE if there is no solution; FOUND if `proved` has the least evictions of each level, UNKNOWN if of the first levels."""
 
     answer: Answer
     proved: Mapping[int, int]
 
 
-_NO_EVICTIONS = _Fewest(Answer.FOUND, {})
+_NO_EVICTIONS = _MinimumEvictions(Answer.FOUND, {})
 
 
 class _Search:
@@ -185,7 +185,7 @@ class _Search:
                 found = self._confirmed(*self._task(masks, evicting=evicting), self._deadline, evicting=evicting)
         return found if best is None or self._worse(best, found) else best
 
-    def _proof(self, *, evicting: bool) -> _Fewest:
+    def _proof(self, *, evicting: bool) -> _MinimumEvictions:
         """NONE if there is no placement; otherwise the least evictions of each level, as far as they are known."""
         task, _ = self._task(self._room.static, evicting=evicting)
         priority = {template: self._one[template].priority for template in task.size}
@@ -194,9 +194,9 @@ class _Search:
         waiting = frozenset(kind_of[template] for template in self._n_waiting)
         fewest = self._evict_few(model, {kind: priority[kind] for kind in task.size}, waiting, until) if evicting else _NO_EVICTIONS
         status, _ = model.solve(max(MIN_SECONDS, until - time.monotonic()))
-        return _Fewest(Answer.NONE, {}) if status is Answer.NONE else fewest
+        return _MinimumEvictions(Answer.NONE, {}) if status is Answer.NONE else fewest
 
-    def _rearranged(self, proof: _Fewest, *, evicting: bool) -> Optimal | None:
+    def _rearranged(self, proof: _MinimumEvictions, *, evicting: bool) -> Optimal | None:
         """The best plan in which only the pods of one region move, wait or are evicted; None if none is found."""
         self._pack()
         if not self._without:
@@ -205,7 +205,7 @@ class _Search:
                 return Optimal(answer=Answer.FOUND, plan=plan, evicted=evicted, fewest=True)
         best: Optimal | None = None
         room = self._room
-        left_over = [(room.asks[template], room.allowed[template]) for template in self._without]
+        left_over = [(room.requests[template], room.allowed[template]) for template in self._without]
         for rows in regions(left_over, room.amounts, self._used(evicting=evicting)):
             found = self._confirmed(*self._task(room.allowed, evicting=evicting, rows=rows), self._share_of_time(), evicting=evicting)
             if found.answer is not Answer.FOUND:
@@ -248,7 +248,7 @@ class _Search:
         if self._without:
             room, packed = self._room, Counter(self._here)
             used = room.taken(self._here.elements())
-            for (template, row), number in best_fit(self._n_waiting, room.asks, room.allowed, room.amounts, used).items():
+            for (template, row), number in best_fit(self._n_waiting, room.requests, room.allowed, room.amounts, used).items():
                 packed[template, room.names[row]] += number
             if packed.total() > self._base.total():
                 self._base = packed
@@ -265,7 +265,7 @@ class _Search:
     def _base(self) -> Counter[Place]:
         """The nodes of all pods if none moves and the chain places those that wait."""
         state, decider = restored(self._cluster, self._now), Decider(self._chain)
-        world, base = Direct(state), Counter(self._here)
+        world, base = DirectPlacement(state), Counter(self._here)
         for pod in map(world.claimed, queue_order(self._chain, self._pods)):
             snapshot = state.snapshot()
             node = None if decider.choose(snapshot, pod) is None else decider.decide(snapshot, pod).node
@@ -294,7 +294,7 @@ class _Search:
         evictions = Evictions(state.objects)
         self._guarded = {pod.uid: evictions.guarding(self._placed[pod.uid]) for pod, _ in self._movable}
         for pod, _ in self._movable:
-            Direct(state).leave(self._placed[pod.uid])
+            DirectPlacement(state).leave(self._placed[pod.uid])
         return state
 
     def _task(self, masks: Masks, *, evicting: bool, rows: NDArray[np.intp] | None = None) -> tuple[Task, Solution]:
@@ -312,7 +312,7 @@ class _Search:
         chosen = slice(None) if rows is None else rows
         task = Task(
             size=size,
-            asks=room.asks,
+            requests=room.requests,
             open_to={template: masks[template][chosen] for template in size},
             here={place: number for place, number in self._here.items() if place[1] in inside},
             room={name: amounts[chosen] for name, amounts in room.amounts.items()},
@@ -354,7 +354,7 @@ class _Search:
         for (_, most), guarded in groups.items():
             model.guard(guarded, most)
 
-    def _evict_few(self, model: Model, priority: Mapping[bytes, int], waiting: frozenset[bytes], until: float) -> _Fewest:
+    def _evict_few(self, model: Model, priority: Mapping[bytes, int], waiting: frozenset[bytes], until: float) -> _MinimumEvictions:
         """Fix how many pods of each priority are evicted, the highest first.
 
         For a pod of one priority only pods of higher ones count: those of the same or of lower ones may wait meanwhile.
@@ -366,14 +366,14 @@ class _Search:
             evicted = [group for group in priority if priority[group] == level and group not in waiting]
             status, number = model.evict_few(evicted, max(MIN_SECONDS, (until - time.monotonic()) / 2))
             if status is Answer.NONE:
-                return _Fewest(Answer.NONE, {})
+                return _MinimumEvictions(Answer.NONE, {})
             surely = surely and status is Answer.FOUND
             if surely:
                 proved[level] = number
             elif number < 0:
                 break
         model.place_all(waiting)
-        return _Fewest(Answer.FOUND if surely else Answer.UNKNOWN, proved)
+        return _MinimumEvictions(Answer.FOUND if surely else Answer.UNKNOWN, proved)
 
     @cached_property
     def _levels(self) -> tuple[int, ...]:
@@ -405,13 +405,13 @@ class _Search:
             if kept[pod.template, name] < places.get((pod.template, name), 0):
                 kept[pod.template, name] += 1
                 continue
-            Direct(state).leave(self._placed[pod.uid])
+            DirectPlacement(state).leave(self._placed[pod.uid])
             waiting.append(pod)
         evicted = self._left_over(waiting, places)
         nodes: defaultdict[bytes, Counter[str]] = defaultdict(Counter)
         for (template, name), number in places.items():
             nodes[template][name] = number - kept[template, name]
-        decider, world, plan = Decider(self._chain), Direct(state), []
+        decider, world, plan = Decider(self._chain), DirectPlacement(state), []
         waiting = queue_order(self._chain, waiting)
         while waiting:
             again = []

@@ -38,7 +38,7 @@ Rows: TypeAlias = NDArray[np.intp]
 
 def best_fit(
     number: Mapping[bytes, int],
-    asks: Mapping[bytes, Mapping[str, int]],
+    requests: Mapping[bytes, Mapping[str, int]],
     open_to: Mapping[bytes, NDArray[np.bool_]],
     room: Amounts,
     used: Amounts,
@@ -50,7 +50,9 @@ def best_fit(
     free = {name: room[name] - used[name] for name in room}
     whole = {name: np.maximum(amounts, 1) for name, amounts in room.items()}
     largest = {name: int(amounts.max(initial=1)) for name, amounts in whole.items()}
-    needs = {group: {name: amount for name, amount in {"pods": 1, **asks[group]}.items() if amount and name in room} for group in number}
+    needs = {
+        group: {name: amount for name, amount in {"pods": 1, **requests[group]}.items() if amount and name in room} for group in number
+    }
     found: dict[tuple[bytes, int], int] = {}
     for group in sorted(number, key=lambda group: -max(amount / largest[name] for name, amount in needs[group].items())):
         need = needs[group]
@@ -76,7 +78,7 @@ def regions(
     total = {name: np.sum([taken[name] for taken in used], axis=0) for name in room}
     free = np.sum([(room[name] - total[name]) / np.maximum(room[name], 1) for name in room], axis=0)
     to_move = np.argsort(-free, kind="stable").tolist()
-    to_fill = [_by_lack(asked, is_open, room, used) for asked, is_open in left_over]
+    to_fill = [_by_shortage(asked, is_open, room, used) for asked, is_open in left_over]
     wanted = list(dict.fromkeys(row for row in chain.from_iterable(zip_longest(*to_fill)) if row is not None))
     n_nodes = len(free)
     for size in SIZES:
@@ -86,7 +88,7 @@ def regions(
             yield np.array(sorted(chosen), np.intp)
 
 
-def _by_lack(asked: Mapping[str, int], is_open: NDArray[np.bool_], room: Amounts, used: Sequence[Amounts]) -> list[int]:
+def _by_shortage(asked: Mapping[str, int], is_open: NDArray[np.bool_], room: Amounts, used: Sequence[Amounts]) -> list[int]:
     """The rows that may take a pod after evictions: first those where the lowest priorities are enough, then by missing amounts."""
     needs = {name: amount for name, amount in {"pods": 1, **asked}.items() if amount and name in room}
     could = is_open & np.all([room[name] >= amount for name, amount in needs.items()], axis=0)
@@ -109,22 +111,22 @@ def relaxed(task: Task, apart: Mapping[bytes, Hashable]) -> tuple[Task, Mapping[
     firsts = np.array([rows[0] for rows in classes], np.intp)
     kinds: dict[Hashable, bytes] = {}
     kind_of: dict[bytes, bytes] = {}
-    for group, asked in task.asks.items():
+    for group, asked in task.requests.items():
         if group in task.size:
             key = (tuple(sorted(asked.items())), task.open_to[group][firsts].tobytes(), apart[group])
             kind_of[group] = kinds.setdefault(key, group)
     names = [str(number) for number in range(len(classes))]
     room = {name: np.array([_sum(amounts[rows]) for rows in classes], np.int64) for name, amounts in task.room.items()}
-    asks: dict[bytes, dict[str, int]] = {kind: dict(task.asks[kind]) for kind in kinds.values()}
+    requests: dict[bytes, dict[str, int]] = {kind: dict(task.requests[kind]) for kind in kinds.values()}
     for name in sorted(task.room.keys() - {"pods"}):
         for number, capacity, rows in _even(task, name, classes):
             for function in FUNCTIONS:
-                _add_function(asks, room, name, function, (number, capacity, len(rows), len(classes)))
+                _add_function(requests, room, name, function, (number, capacity, len(rows), len(classes)))
     return (
         Task(
             size=_summed(task.size, kind_of),
-            asks=asks,
-            open_to={kind: np.ones(len(classes), np.bool_) for kind in asks},  # `most` is 0 where none may go
+            requests=requests,
+            open_to={kind: np.ones(len(classes), np.bool_) for kind in requests},  # `most` is 0 where none may go
             here={},
             room=room,
             names=names,
@@ -171,7 +173,7 @@ def _even(task: Task, name: str, classes: Sequence[Rows]) -> Iterator[tuple[int,
 
 
 def _add_function(
-    asks: Mapping[bytes, dict[str, int]], room: dict[str, NDArray[np.int64]], name: str, function: int, nodes: tuple[int, int, int, int]
+    requests: Mapping[bytes, dict[str, int]], room: dict[str, NDArray[np.int64]], name: str, function: int, nodes: tuple[int, int, int, int]
 ) -> None:
     """Count the value of a function, times its number and the room of a node, as one more resource of a class.
 
@@ -183,7 +185,7 @@ def _add_function(
     counted = f"{name} u{function} of {capacity}"
     if counted not in room:
         room[counted] = np.full(n_classes, NO_LIMIT, np.int64)
-        for asked in asks.values():
+        for asked in requests.values():
             asked[counted] = _value(asked.get(name, 0), capacity, function)
     room[counted][number] = function * capacity * count
 
@@ -203,7 +205,7 @@ def _most(task: Task, kind_of: Mapping[bytes, bytes], classes: Sequence[Rows], n
     found: dict[Place, int] = {}
     for kind in dict.fromkeys(kind_of.values()):
         fit = task.room["pods"].copy()
-        for name, amount in task.asks[kind].items():
+        for name, amount in task.requests[kind].items():
             if amount and name in task.room:
                 fit = np.minimum(fit, task.room[name] // amount)
         fit[~task.open_to[kind]] = 0

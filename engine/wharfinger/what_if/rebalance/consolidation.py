@@ -200,7 +200,7 @@ class Consolidation:
         return False
 
     def _accepting(self, pod: PodView, avoided: Mask) -> Acceptable:
-        return lambda snapshot: ~(self._search.value.falls(snapshot, pod) | avoided)
+        return lambda snapshot: ~(self._search.value.would_fall(snapshot, pod) | avoided)
 
 
 def combinations(bundles: Sequence[Bundle], net_gain: Callable[[Bundle], float]) -> Iterator[tuple[list[Bundle], float]]:

@@ -109,7 +109,7 @@ class Draft:
             self._reopen(name)
             self._undo.append(partial(self._close, name, row, node))
 
-    def lift(self, name: str) -> None:
+    def open_node(self, name: str) -> None:
         """Opens a node that is cordoned, also one that was cordoned from the start; `cordoned` stays as it is."""
         snapshot = self.snapshot
         row = snapshot.row(name)

@@ -50,7 +50,7 @@ class NodeValue(Protocol):
     def total(self, snapshot: Snapshot, closed: frozenset[str]) -> float:
         """The value of all nodes but `closed`."""
 
-    def falls(self, snapshot: Snapshot, pod: PodView) -> Mask:
+    def would_fall(self, snapshot: Snapshot, pod: PodView) -> Mask:
         """True for each node whose value would fall with this pod on it, `(n_nodes,) bool`."""
 
     def spare(self, snapshot: Snapshot) -> NDArray[np.int64]:
@@ -78,7 +78,7 @@ class FreeNodes:
         free[_rows(snapshot, closed)] = False
         return float(np.count_nonzero(free))
 
-    def falls(self, snapshot: Snapshot, pod: PodView) -> Mask:  # noqa: ARG002 — any pod makes it fall
+    def would_fall(self, snapshot: Snapshot, pod: PodView) -> Mask:  # noqa: ARG002 — any pod makes it fall
         """True for each free node."""
         return np.asarray(self.others(snapshot) == 0)
 
@@ -119,7 +119,7 @@ class FreeUnits:
         found[_rows(snapshot, closed)] = 0
         return float(found.sum())
 
-    def falls(self, snapshot: Snapshot, pod: PodView) -> Mask:
+    def would_fall(self, snapshot: Snapshot, pod: PodView) -> Mask:
         """True for each node that would have fewer whole units free with the pod on it."""
         return np.asarray(self._free(snapshot, pod.requests) < self._free(snapshot, {}))
 

@@ -25,7 +25,7 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import attempt
 from wharfinger.groups.turns import groups_among, turns
 from wharfinger.simulate.dry_run import Utilisation, utilisation
-from wharfinger.simulate.placing import Direct, place_on
+from wharfinger.simulate.placing import DirectPlacement, place_on
 from wharfinger.steps import at_once
 from wharfinger.what_if.rebalance.consolidation import Consolidation
 from wharfinger.what_if.rebalance.draft import Draft, Moved
@@ -188,7 +188,7 @@ class _Planning:
         before = utilisation(draft.snapshot)
         goals: list[GoalProgress] = []
         with suppress(Interrupted):
-            goals.extend(self._reach(goal) for goal in self._plan_options.goals)
+            goals.extend(self._plan_goal(goal) for goal in self._plan_options.goals)
         reasons = Counter(reason for reason in self._staying.values() if reason is not None)
         moves, uncordon = _steps(draft.moves, self._goal_of)
         return Rebalance(
@@ -212,7 +212,7 @@ class _Planning:
         if self._interrupted():
             raise Interrupted
 
-    def _reach(self, goal: Goal) -> GoalProgress:
+    def _plan_goal(self, goal: Goal) -> GoalProgress:
         began = len(self._draft.moves)
         if goal is Goal.VIOLATIONS:
             before, after = self._end_violations()
@@ -266,14 +266,14 @@ class _Planning:
     def _gain_points(self) -> tuple[float, float]:
         """Moves the pod that gains most, then the next; a gain is computed again when its pod's turn comes."""
         pods = {pod.uid: pod for pod in placed_pods(self._draft) if self._may_move(pod)}
-        heap = [(-gained, pod.key, uid) for uid, pod in pods.items() if (gained := self._points(pod)) > self._least]
+        heap = [(-gained, pod.key, uid) for uid, pod in pods.items() if (gained := self._points(pod)) > self._min_gain]
         heapq.heapify(heap)
         total = 0.0
         with suppress(Interrupted):
             while heap and len(self._draft.moves) < self._plan_options.most_moves:
                 _, key, uid = heapq.heappop(heap)
                 gained = self._points(pods[uid])
-                if gained <= self._least:
+                if gained <= self._min_gain:
                     continue
                 if heap and -heap[0][0] > gained + MIN_GAIN:
                     heapq.heappush(heap, (-gained, key, uid))
@@ -282,7 +282,7 @@ class _Planning:
         return 0.0, total
 
     @property
-    def _least(self) -> float:
+    def _min_gain(self) -> float:
         return max(self._plan_options.cost, MIN_GAIN)
 
     def _points(self, pod: PodView) -> float:
@@ -337,7 +337,7 @@ def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple
             members = tuple(map(draft.claimed, turn.pods))
             found = list(at_once(attempt(decider, draft.state, index, turn.group, members)).placed)
         for pod, node in found:
-            index.put(place_on(decider, Direct(draft.state), pod, node).placed_on(node))
+            index.put(place_on(decider, DirectPlacement(draft.state), pod, node).placed_on(node))
             placed.append(pod.key)
     return tuple(placed)
 
@@ -355,7 +355,7 @@ def decided_without_pod(draft: Draft, pod: PodView, question: Callable[[Decision
     """The answer to a question about the decision for the pod, made again, and its present node, as if this were open; nothing changes."""
     mark = draft.mark()
     source = draft.evict(pod)
-    draft.lift(source)
+    draft.open_node(source)
     found = question(draft.decide(draft.recreated(pod)), source)
     draft.back_to(mark)
     return found

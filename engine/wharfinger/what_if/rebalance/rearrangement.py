@@ -42,7 +42,7 @@ MAX_GROUPS = 60
 REFUSALS = 3
 """How often a rearrangement is looked for again without what the chain has refused."""
 
-Ask = tuple[tuple[int, int], ...]
+Requests = tuple[tuple[int, int], ...]
 """The requests of a pod: pairs of the index of a resource and an amount."""
 
 
@@ -112,9 +112,9 @@ class Relocations:
         start = Arrangement(
             free=tuple(tuple(int(amount) for amount in column) for column in free.T),
             others=tuple(int(number) for number in others),
-            asks=tuple(_ask(pod, names) for pod, _ in placed),
+            requests=tuple(_requests(pod, names) for pod, _ in placed),
             at=at,
-            home=at,
+            original=at,
             nodes=tuple(tuple(sorted({*allowed[pod.template], node})) for pod, node in placed),
         )
         value_of = self._search.value.value_function(names)
@@ -180,7 +180,7 @@ class Relocations:
         if row is None or snapshot.pod_count[row] >= snapshot.allowed_pods[row]:
             return False
         free = snapshot.allocatable[:, row] - snapshot.requested[:, row]
-        return all(free[index] >= amount for index, amount in _ask(each.pod, tuple(snapshot.resource_names))[:-1])
+        return all(free[index] >= amount for index, amount in _requests(each.pod, tuple(snapshot.resource_names))[:-1])
 
 
 def _only(target: str) -> Acceptable:
@@ -194,7 +194,7 @@ def _only(target: str) -> Acceptable:
     return mask
 
 
-def _ask(pod: PodView, names: Sequence[str]) -> Ask:
+def _requests(pod: PodView, names: Sequence[str]) -> Requests:
     """The requests of the pod for these resources, and one place for a pod, which is the last."""
     index = {name: at for at, name in enumerate(names)}
     return (*((index[name], amount) for name, amount in pod.requests.items() if amount and name in index), (len(names), 1))
@@ -207,14 +207,14 @@ class Arrangement(Struct, frozen=True, kw_only=True):
     """Some nodes with the pods on them that may move.
 
     `free` has the free amounts by node and resource, `others` the number of pods of each node that keep it from being free. For each pod,
-    `asks` are its requests, `at` is its node, `home` the node where it counts as not moved, and `nodes` are those that it may be on.
+    `requests` are its requests, `at` is its node, `original` its node before any move, and `nodes` are those that it may be on.
     """
 
     free: tuple[tuple[int, ...], ...]
     others: tuple[int, ...]
-    asks: tuple[Ask, ...]
+    requests: tuple[Requests, ...]
     at: tuple[int, ...]
-    home: tuple[int, ...]
+    original: tuple[int, ...]
     nodes: tuple[tuple[int, ...], ...]
 
 
@@ -255,14 +255,14 @@ class _LocalSearch:
             self._shift(pod, node)
         for node in range(len(start.free)):
             self._count(node)
-        self._moves = sum(now != home for now, home in zip(self._at, start.home, strict=True))
+        self._moves = sum(now != original for now, original in zip(self._at, start.original, strict=True))
 
     def _shift(self, pod: int, node: int) -> None:
         old, self._at[pod] = self._at[pod], node
         self._others[old] -= 1
         self._others[node] += 1
         there, here = self._free[node], self._free[old]
-        for index, amount in self._start.asks[pod]:
+        for index, amount in self._start.requests[pod]:
             here[index] += amount
             there[index] -= amount
 
@@ -272,7 +272,7 @@ class _LocalSearch:
 
     def _fits(self, pod: int, node: int) -> bool:
         free = self._free[node]
-        return all(free[index] >= amount for index, amount in self._start.asks[pod])
+        return all(free[index] >= amount for index, amount in self._start.requests[pod])
 
     def run(self, draw: random.Random) -> None:
         """Looks for better arrangements, and remembers the best."""
@@ -292,8 +292,8 @@ class _LocalSearch:
             self._shift(pod, new)
             self._count(old)
             self._count(new)
-            home = self._start.home[pod]
-            moved = (new != home) - (old != home)
+            original = self._start.original[pod]
+            moved = (new != original) - (old != original)
             gained = self._sums[old] + self._sums[new] - sums - new_sums - each * moved
             if gained >= -FIRST_LOSS * (1 - step / MAX_STEPS) * draw.random():
                 self._moves += moved
@@ -313,24 +313,24 @@ class _LocalSearch:
         """The best arrangement, in which no pod has moved for nothing."""
         if self._best is not None:
             self._put(self._best[2])
-        while self._one_home():
+        while self._undo_one_move():
             pass
         return Rearranged(at=tuple(self._at), value=sum(self._values), moves=self._moves)
 
-    def _one_home(self) -> bool:
+    def _undo_one_move(self) -> bool:
         """Takes a pod back whose move gains nothing; False if there is none."""
-        for pod, home in enumerate(self._start.home):
+        for pod, original in enumerate(self._start.original):
             old = self._at[pod]
-            if old == home or not self._fits(pod, home):
+            if old == original or not self._fits(pod, original):
                 continue
-            before = self._values[old] + self._values[home]
-            self._shift(pod, home)
+            before = self._values[old] + self._values[original]
+            self._shift(pod, original)
             self._count(old)
-            self._count(home)
-            if self._values[old] + self._values[home] + self._cost >= before - MIN_GAIN:
+            self._count(original)
+            if self._values[old] + self._values[original] + self._cost >= before - MIN_GAIN:
                 self._moves -= 1
                 return True
             self._shift(pod, old)
             self._count(old)
-            self._count(home)
+            self._count(original)
         return False

@@ -54,9 +54,9 @@ def arrangement(sizes, at, room):
     return Arrangement(
         free=tuple((amount,) for amount in free),
         others=tuple(at.count(n) for n in range(len(room))),
-        asks=tuple(((0, size),) for size in sizes),
+        requests=tuple(((0, size),) for size in sizes),
         at=at,
-        home=at,
+        original=at,
         nodes=(tuple(range(len(room))),) * len(sizes),
     )
 

@@ -22,7 +22,7 @@ from tests.unit.simulate.clusters import pods_of, policy, state_of
 from wharfinger.api import load_policies
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
-from wharfinger.what_if.tune import picture, search, trials, tunables, workloads
+from wharfinger.what_if.tune import search, trial_chart, trials, tunables, workloads
 from wharfinger.what_if.tune.objectives import objective
 
 # The default spreads. Fewer nodes are touched with any weight of `pack` above that of `spread`.
@@ -202,7 +202,7 @@ def test_a_missing_extra_is_named(monkeypatch):
 @pytest.mark.parametrize("goals", [["nodes_touched"], GOALS, ["nodes_touched", "unplaced", "imbalance:zone"]])
 def test_the_picture_has_a_point_for_each_trial(goals):
     found = tuned(goals=goals, most=4)
-    root = ET.fromstring(picture.svg(found))
+    root = ET.fromstring(trial_chart.svg(found))
     circles = list(root.iter("{http://www.w3.org/2000/svg}circle"))
     assert len(circles) == 5 * max(1, len(goals) - 1)
     assert {circle.get("class") for circle in circles} >= {"ships"}

@@ -27,11 +27,11 @@ from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.simulate.cluster import Cluster
-from wharfinger.what_if.rebalance.carry_out import CarriedOut, PlanExecution
 from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits, namespaces_without_pods
+from wharfinger.what_if.rebalance.move_check import cordon_hint, left_cordons
 from wharfinger.what_if.rebalance.plan import DEFAULT_MOVES, NOUNS, Goal, GoalProgress, Move, PlanOptions, Rebalance, rebalance
-from wharfinger.what_if.rebalance.rehearsal import cordon_hint, left_cordons
+from wharfinger.what_if.rebalance.plan_execution import CarriedOut, PlanExecution
 
 DEFAULT_AGE = "5m"
 DEFAULT_PRIORITY = CRITICAL - 1

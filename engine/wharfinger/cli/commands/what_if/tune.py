@@ -26,10 +26,10 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.language.report import wording
 from wharfinger.simulate.cluster import load_cluster
-from wharfinger.what_if.tune import picture, search, trials, tunables, workloads
+from wharfinger.what_if.tune import search, trial_chart, trials, tunables, workloads
 from wharfinger.what_if.tune.objectives import objective
-from wharfinger.what_if.tune.picture import called, shown
 from wharfinger.what_if.tune.search import Trial, Tuned
+from wharfinger.what_if.tune.trial_chart import objective_text, trial_name
 from wharfinger.what_if.tune.trials import SearchSetup, Workload
 
 MAX_TRIALS = 100_000
@@ -67,14 +67,14 @@ def _front(found: Tuned) -> str:
     for trial in shown_trials:
         mark = " *" if trial.number == found.best.number else ""
         numbers = [found.tunables[place].text(trial.values[place]) for place in changed]
-        rows.append((called(trial) + mark, *map(shown, trial.objectives), *numbers))
+        rows.append((trial_name(trial) + mark, *map(objective_text, trial.objectives), *numbers))
     return wording.columns(rows, right=frozenset(range(1, len(rows[0]))))
 
 
 def _compared(found: Tuned) -> str:
     if not found.is_better:
         return ""
-    name = called(found.best)
+    name = trial_name(found.best)
     rows = [("", "ships", name), *_pairs(found, found.ships.objectives, found.best.objectives, "searched")]
     if found.held_out is not None:
         rows += _pairs(found, *found.held_out, "held out")
@@ -83,14 +83,14 @@ def _compared(found: Tuned) -> str:
 
 def _pairs(found: Tuned, old: Sequence[float], new: Sequence[float], where: str) -> Iterator[tuple[str, str, str]]:
     for goal, before, after in zip(found.objectives, old, new, strict=True):
-        yield f"{goal.text}, {where}", shown(before), shown(after)
+        yield f"{goal.text}, {where}", objective_text(before), objective_text(after)
 
 
 def _verdict(found: Tuned) -> Iterator[str]:
     if not found.is_better:
         yield "no trial is better than the policies as they ship"
         return
-    name = called(found.best)
+    name = trial_name(found.best)
     if found.held_out is None:
         yield f"nothing was held out, so it is not known whether {name} is better elsewhere too"
     else:
@@ -120,7 +120,7 @@ def _value(found: Tuned) -> dict[str, Any]:
 
 def _trial(found: Tuned, trial: Trial) -> dict[str, Any]:
     return {
-        "trial": called(trial),
+        "trial": trial_name(trial),
         "objectives": _values(found, trial.objectives),
         "numbers": {tunable.name: tunable.text(value) for tunable, value in zip(found.tunables, trial.values, strict=True)},
     }
@@ -203,7 +203,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if patch is not None:
         Path(patch).write_text(found.change, encoding="utf-8")
     if draw is not None:
-        Path(draw).write_text(picture.svg(found), encoding="utf-8")
+        Path(draw).write_text(trial_chart.svg(found), encoding="utf-8")
     return 0
 
 

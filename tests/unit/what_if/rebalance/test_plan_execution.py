@@ -18,10 +18,10 @@ from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.what_if.leaving_pods import cordoned
-from wharfinger.what_if.rebalance.carry_out import CONCURRENT_CORDONS, PlanExecution
 from wharfinger.what_if.rebalance.movable import Limits
+from wharfinger.what_if.rebalance.move_check import CORDONED_BY, bundles, left_cordons
 from wharfinger.what_if.rebalance.plan import Goal, Move, PlanOptions, rebalance, value_of
-from wharfinger.what_if.rebalance.rehearsal import CORDONED_BY, bundles, left_cordons
+from wharfinger.what_if.rebalance.plan_execution import CONCURRENT_CORDONS, PlanExecution
 from wharfinger.what_if.rebalance.watched_cluster import WatchedCluster
 
 CHAIN = assemble()
@@ -423,16 +423,16 @@ def test_a_plan_whose_pod_has_another_name_is_refused(world, plan):
     assert reason_to_stop(world, moves) == "the pod of uid uid-one is default/one, not default/other as planned"
 
 
-def rehearsed(world, plan, before_write):
-    """The numbers of moves of each rehearsal, while the plan is carried out on a cluster where something else happens."""
+def checked(world, plan, before_write):
+    """The numbers of moves of each check, while the plan is carried out on a cluster where something else happens."""
     carrier = carrying(world)
-    tried, found = carrier._rehearsal._tried, []
+    tried, found = carrier._move_check._tried, []
 
     def counted(steps, **how):
         found.append(len(steps))
         return tried(steps, **how)
 
-    carrier._rehearsal._tried = counted
+    carrier._move_check._tried = counted
     world.before_write = before_write
     done = asyncio.run(carrier.run(plan.moves))
     return found, done
@@ -449,7 +449,7 @@ def heartbeat(node):
 
 
 @pytest.mark.parametrize(
-    ("change", "rehearsals"),
+    ("change", "checks"),
     [
         (lambda _live: None, [2]),
         (lambda live: live.upsert("PodDisruptionBudget", objects.PodDisruptionBudget(metadata=objects.ObjectMeta(name="b"))), [2]),
@@ -462,13 +462,13 @@ def heartbeat(node):
         (lambda live: live.upsert("Service", objects.Service(metadata=objects.ObjectMeta(name="s"))), [2, 1]),
     ],
 )
-def test_the_rest_is_rehearsed_only_if_something_else_has_changed(world, plan, change, rehearsals):
-    found, _ = rehearsed(world, plan, lambda what, name: change(world.live) if (what, name) == ("evict", "one") else None)
-    assert found == rehearsals
+def test_the_rest_is_checked_again_only_if_something_else_has_changed(world, plan, change, checks):
+    found, _ = checked(world, plan, lambda what, name: change(world.live) if (what, name) == ("evict", "one") else None)
+    assert found == checks
 
 
-def test_a_node_that_somebody_opens_or_cordons_has_the_rest_rehearsed(world, plan):
-    opened = rehearsed(world, plan, lambda what, name: world.live.upsert("Node", world.nodes["a"]) if what == "evict" else None)
+def test_a_node_that_another_client_opens_or_cordons_has_the_rest_checked_again(world, plan):
+    opened = checked(world, plan, lambda what, name: world.live.upsert("Node", world.nodes["a"]) if what == "evict" else None)
     assert opened[0] == [2, 1]
 
 
@@ -480,7 +480,7 @@ def test_the_decisions_of_a_plan_grow_with_its_moves_alone():
     assert len(plan.moves) == 24
     carrier = carrying(world)
     assert asyncio.run(carrier.run(plan.moves)).stopped is None
-    assert carrier._rehearsal.draft.decisions == 2 * 24
+    assert carrier._move_check.draft.decisions == 2 * 24
 
 
 def test_another_rebalance_that_begins_at_the_same_time_stops_the_plan(world, plan):
@@ -488,7 +488,7 @@ def test_another_rebalance_that_begins_at_the_same_time_stops_the_plan(world, pl
         if what == "evict":
             world.live.upsert("Node", closed_by(world.nodes["c"], {CORDONED_BY: "another"}))
 
-    found, done = rehearsed(world, plan, other)
+    found, done = checked(world, plan, other)
     assert found == [2]
     assert "still cordoned by another rebalance (another): c" in done.stopped
 
@@ -667,16 +667,16 @@ def test_ties_that_fall_otherwise_stop_no_plan_and_lose_nothing(shares, goal):
     assert value.total(world.live.state.snapshot(), frozenset()) >= before
 
 
-# ── rehearsals in steps ──
+# ── checks in steps ──
 
 
-def test_a_rehearsal_can_be_interrupted_before_each_move_and_leaves_the_cluster_as_it_is(larger):
+def test_a_check_can_be_interrupted_before_each_move_and_leaves_the_cluster_as_it_is(larger):
     world, plan = larger
     snapshot = world.live.state.snapshot()
     before = {pod.uid: snapshot.names[row] for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)}
-    steps = carrying(world)._rehearsal.of_plan(bundles(plan.moves, 0))
+    steps = carrying(world)._move_check.of_plan(bundles(plan.moves, 0))
     assert sum(1 for _ in steps) >= 2 * len(plan.moves)
-    begun = carrying(world)._rehearsal.of_plan(bundles(plan.moves, 0))
+    begun = carrying(world)._move_check.of_plan(bundles(plan.moves, 0))
     for _ in range(5):
         next(begun)
     begun.close()
@@ -685,7 +685,7 @@ def test_a_rehearsal_can_be_interrupted_before_each_move_and_leaves_the_cluster_
     assert world.closed() == set()
 
 
-def test_changes_during_a_rehearsal_count_after_it(larger):
+def test_changes_during_a_check_count_after_it(larger):
     world, plan = larger
 
     class Busy(Clock):
@@ -696,13 +696,13 @@ def test_changes_during_a_rehearsal_count_after_it(larger):
             return self.time
 
         async def sleep(self, seconds):
-            if not rehearsed_at_once and not world.writes:
+            if not checked_at_once and not world.writes:
                 world.live.delete("Pod", decode.convert(MORE_PODS[1], objects.Pod))
-                rehearsed_at_once.append(set(world.live.pods))
+                checked_at_once.append(set(world.live.pods))
             await super().sleep(seconds)
 
-    rehearsed_at_once = []
+    checked_at_once = []
     done = asyncio.run(PlanExecution(CHAIN, WISHES, world.live, world, Busy(), max_wait=1e9).run(plan.moves))
-    assert "uid-two" in rehearsed_at_once[0]
+    assert "uid-two" in checked_at_once[0]
     assert [each.why for each in done.left_out] == ["pod default/two is gone, or being deleted"]
     assert (len(done.completed), done.stopped) == (2, None)

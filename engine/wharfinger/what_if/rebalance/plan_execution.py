@@ -1,7 +1,7 @@
 """Carries out a plan of moves on a running cluster, one move at a time.
 
-Before the first move the whole plan is rehearsed on the present cluster, and nothing is written if it does not hold. Then each bundle of
-moves that belong together is made if it is still possible and worth it, as `rehearsal` says; otherwise it is left out with its reason, and
+Before the first move the whole plan is checked on the present cluster, and nothing is written if it does not hold. Then each bundle of
+moves that belong together is made if it is still possible and worth it, as `move_check` says; otherwise it is left out with its reason, and
 the plan goes on with the next. The plan stops if a pod has no place, if another rebalance is at work, and if the API server refuses
 an eviction for too long.
 
@@ -30,12 +30,12 @@ from wharfinger.event_loop import until
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.language.report import wording
 from wharfinger.steps import in_slices
-from wharfinger.what_if.rebalance.rehearsal import (
+from wharfinger.what_if.rebalance.move_check import (
     CORDONED_BY,
     MAX_NAMED,
     UNDO,
-    Lost,
-    Rehearsal,
+    MoveCheck,
+    MoveNotPossible,
     Step,
     Stopped,
     bundles,
@@ -80,7 +80,7 @@ class CompletedMove(Struct, frozen=True, kw_only=True):
     node: str
 
 
-class LeftOut(Struct, frozen=True, kw_only=True):
+class SkippedMove(Struct, frozen=True, kw_only=True):
     """A move that was not made, because it was not possible any more or not worth it, and why."""
 
     move: Move
@@ -99,7 +99,7 @@ class CarriedOut(Struct, frozen=True, kw_only=True):
     left: tuple[Move, ...]
     stopped: str | None
     closed: tuple[str, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[SkippedMove, ...] = ()
     evicted: int = 0
     cancelled: bool = False
 
@@ -143,10 +143,10 @@ class PlanExecution:
         self._by = by
         self._max_wait = max_wait
         self._report = report
-        self._rehearsal = Rehearsal(chain, plan_options, live, clock, by, exact=exact)
-        self._ours = self._rehearsal.ours
+        self._move_check = MoveCheck(chain, plan_options, live, clock, by, exact=exact)
+        self._ours = self._move_check.ours
         self._completed: list[CompletedMove] = []
-        self._left_out: list[LeftOut] = []
+        self._left_out: list[SkippedMove] = []
         self._leaving: Move | None = None  # whose pod is being evicted, or has no replacement yet
         self._evictions = 0
         self._last_failure = ""
@@ -191,10 +191,10 @@ class PlanExecution:
 
     async def reason_to_stop(self, moves: Sequence[Move]) -> str | None:
         """The reason why these moves, in order, are not the plan on the present cluster; None if they are."""
-        return await self._rehearsed(self._rehearsal.of_plan(bundles(moves, self._cost)))
+        return await self._checked(self._move_check.of_plan(bundles(moves, self._cost)))
 
-    async def _rehearsed(self, steps: Generator[None, None, T]) -> T:
-        """The result of a rehearsal, during which watch events wait."""
+    async def _checked(self, steps: Generator[None, None, T]) -> T:
+        """The result of a check, during which watch events wait."""
         with self._live.held(), closing(steps):
             return await in_slices(steps, self._clock)
 
@@ -203,15 +203,15 @@ class PlanExecution:
         for place, step in enumerate(bundle):
             rest = bundle[place:]
             try:
-                if not self._rehearsal.is_as_expected(step):
-                    await self._rehearsed(self._rehearsal.of_bundle(rest))
+                if not self._move_check.is_as_expected(step):
+                    await self._checked(self._move_check.of_bundle(rest))
                 await self._set_cordons(step.cordoned)
-                if not self._rehearsal.still_holds():
-                    await self._rehearsed(self._rehearsal.of_bundle(rest))
+                if not self._move_check.still_holds():
+                    await self._checked(self._move_check.of_bundle(rest))
                 await self._move(step.move)
-            except Lost as lost:
-                self._left_out += [LeftOut(move=each.move, why=str(lost)) for each in rest]
-                self._rehearsal.left_out()
+            except MoveNotPossible as lost:
+                self._left_out += [SkippedMove(move=each.move, why=str(lost)) for each in rest]
+                self._move_check.skip_bundle()
                 self._report(f"left out {wording.capped([each.move.pod for each in rest], MAX_NAMED)}: {lost}")
                 return
 
@@ -239,15 +239,15 @@ class PlanExecution:
     async def _move(self, move: Move) -> None:
         pod = self._live.pods.get(move.uid)
         if pod is None or pod.terminating:
-            raise Lost(gone(move))
-        if (why := self._rehearsal.protection(move, pod)) is not None:
-            raise Lost(why)
+            raise MoveNotPossible(gone(move))
+        if (why := self._move_check.protection(move, pod)) is not None:
+            raise MoveNotPossible(why)
         known = frozenset(self._live.siblings(pod))
         self._leaving = move
-        self._rehearsal.evicting(pod)
+        self._move_check.evicting(pod)
         await self._evicted(pod)
         replacement = await self._replacement(pod, known)
-        self._rehearsal.landed(move, pod, replacement)
+        self._move_check.replaced(move, pod, replacement)
         self._leaving = None
         self._completed.append(CompletedMove(move=move, pod=replacement.key, node=replacement.node_name))
         elsewhere = "" if replacement.node_name == move.target else f", planned was {move.target}"

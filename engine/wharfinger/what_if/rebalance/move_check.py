@@ -1,14 +1,14 @@
-"""Rehearses moves of a plan on the present cluster before they are made: each pod must have a place, and the move must be worth it.
+"""Checks moves of a plan on the present cluster before they are made: each pod must have a place, and the move must be worth it.
 
-A plan is a sequence of bundles: moves that gain something only together, such as those of all pods of one node. The whole plan is rehearsed
-once, before anything is written. From then on each bundle is rehearsed when its turn comes, unless nothing has changed but by the moves;
+A plan is a sequence of bundles: moves that gain something only together, such as those of all pods of one node. The whole plan is checked
+once, before anything is written. From then on each bundle is checked when its turn comes, unless nothing has changed but by the moves;
 then only the next move is decided again.
 
 A replaced pod has a new uid, so it may get another one of several equally good nodes than was planned. That may take the room which
-another bundle counted on. Such a bundle is `Lost`: it is left out, and the others are independent of it. The plan as a whole has `Stopped`
-if there is no place for a pod although all moves ended as planned, or if another rebalance is at work.
+another bundle counted on. Such a bundle is `MoveNotPossible`: it is left out, and the others are independent of it. The plan as a whole has
+`Stopped` if there is no place for a pod although all moves ended as planned, or if another rebalance is at work.
 
-A rehearsal changes the watched state and restores it. It is made in steps, between which other tasks run; watch events wait until its end.
+A check changes the watched state and restores it. It is made in steps, between which other tasks run; watch events wait until its end.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Stopped(Exception):
     """The plan cannot continue; the message has the reason."""
 
 
-class Lost(Exception):
+class MoveNotPossible(Exception):
     """The moves of a bundle are not possible any more, or not worth it; the message has the reason."""
 
 
@@ -114,8 +114,8 @@ def _steps(moves: Sequence[Move]) -> Iterator[Step]:
         yield Step(move, cordoned)
 
 
-class Rehearsal:
-    """The rehearsals of one plan, and what the plan has done to the cluster so far, which its executor tells.
+class MoveCheck:
+    """The checks of one plan, and what the plan has done to the cluster so far, which its executor tells.
 
     `by` is the value of the annotation of a cordoned node. With `exact` each pod must get the node of the plan.
     """
@@ -134,7 +134,7 @@ class Rehearsal:
         """The nodes that are cordoned for the plan."""
         self._deviated = False  # a move has ended elsewhere than planned, or a bundle was left out
         self._ending: dict[str, PodView] = {}  # evicted pods that may still be there
-        self._expected: dict[str, str] = {}  # the nodes of the last rehearsal, by the uid of the pod that moves there
+        self._expected: dict[str, str] = {}  # the nodes of the last check, by the uid of the pod that moves there
         self._replacements: dict[str, tuple[PodView, str]] = {}  # by uid: of which pod, and its expected node
         self._lifted: set[str] = set()  # nodes of `ours` that are open in the draft
 
@@ -144,24 +144,24 @@ class Rehearsal:
         """Notes that a pod is being evicted for the plan."""
         self._ending[pod.uid] = pod
 
-    def landed(self, move: Move, evicted: PodView, replacement: PodView) -> None:
+    def replaced(self, move: Move, evicted: PodView, replacement: PodView) -> None:
         """Notes the replacement of an evicted pod, which has a node."""
         self._replacements[replacement.uid] = evicted, self._expected.get(move.uid, "")
         self._deviated |= replacement.node_name != move.target
 
-    def left_out(self) -> None:
-        """Notes that a bundle is left out: what comes later was rehearsed after it."""
+    def skip_bundle(self) -> None:
+        """Notes that a bundle is left out: what comes later was checked after it."""
         self._deviated = True
         self._expected.clear()
 
-    # ── rehearsals ──
+    # ── checks ──
 
     def of_plan(self, plan: Sequence[Sequence[Step]]) -> Generator[None, None, str | None]:
         """The reason why the plan does not hold on the present cluster; None if it does. In steps."""
         steps = [step for bundle in plan for step in bundle]
         try:
             yield from self._of_plan(steps)
-        except (Stopped, Lost) as error:
+        except (Stopped, MoveNotPossible) as error:
             return str(error)
         return None
 
@@ -178,10 +178,10 @@ class Rehearsal:
         for goal in before:
             planned, gained = sum(step.move.gain for step in steps if step.move.goal is goal), after[goal] - before[goal]
             if gained < planned - TOLERANCE:
-                raise Lost(f"goal {goal.value}: the plan would gain {gained:g} now, not {planned:g} as planned")
+                raise MoveNotPossible(f"goal {goal.value}: the plan would gain {gained:g} now, not {planned:g} as planned")
 
     def of_bundle(self, steps: Sequence[Step]) -> Generator[None, None, None]:
-        """Rehearses the moves of one bundle, in steps. Raises Lost or Stopped if they are not to be made."""
+        """Checks the moves of one bundle, in steps. Raises MoveNotPossible or Stopped if they are not to be made."""
         self._begin()
         yield from self._all_movable(steps, budgets=False)
         goal = steps[0].move.goal
@@ -198,18 +198,18 @@ class Rehearsal:
             if each is goal:
                 if gained - self._plan_options.cost * len(steps) <= MIN_GAIN:
                     planned = sum(step.move.gain for step in steps)
-                    raise Lost(f"goal {goal.value}: it would gain {gained:g} now, not {planned:g} as planned")
+                    raise MoveNotPossible(f"goal {goal.value}: it would gain {gained:g} now, not {planned:g} as planned")
             elif gained < -TOLERANCE:
-                raise Lost(f"goal {each.value}: it would lose {-gained:g} now")
+                raise MoveNotPossible(f"goal {each.value}: it would lose {-gained:g} now")
 
     def still_holds(self) -> bool:
-        """True if nothing has changed since the last rehearsal but by the moves; otherwise what it found counts no more."""
+        """True if nothing has changed since the last check but by the moves; otherwise what it found counts no more."""
         if self._was_changed():
             self._expected.clear()
         return bool(self._expected)
 
     def is_as_expected(self, step: Step) -> bool:
-        """True if the last rehearsal still holds, and this move goes where it went in that."""
+        """True if the last check still holds, and this move goes where it went in that."""
         move = step.move
         pod = self._live.pods.get(move.uid)
         expected = self._expected.get(move.uid) if self.still_holds() else None
@@ -232,7 +232,7 @@ class Rehearsal:
         return None if why is None else f"pod {move.pod} may not move any more: {why}"
 
     def _begin(self) -> None:
-        """Raises Stopped if another rebalance is at work. What has changed until now is rehearsed."""
+        """Raises Stopped if another rebalance is at work. What has changed until now is checked."""
         self._was_changed()
         self._expected.clear()
         self._live.state.set_time(self._clock.now())
@@ -245,7 +245,7 @@ class Rehearsal:
             yield
             pod = self._live.pods.get(step.move.uid)
             if pod is not None and not pod.terminating and (why := self.protection(step.move, pod, budgets=budgets)) is not None:
-                raise Lost(why)
+                raise MoveNotPossible(why)
 
     def _totals(self, goals: Iterable[Goal]) -> dict[Goal, float]:
         snapshot = self.draft.snapshot
@@ -255,7 +255,7 @@ class Rehearsal:
         return {goal: value_of(goal, self._plan_options, snapshot)[0].total(snapshot, others) for goal in asked}
 
     def _tried(self, steps: Sequence[Step], *, whole: bool) -> Generator[None, None, None]:
-        """Changes the draft by these moves. Raises Lost or Stopped at the first that is not possible, or not worth it by itself."""
+        """Changes the draft by these moves. Raises MoveNotPossible or Stopped at the first that is impossible or not worth it."""
         self._begin_draft()
         for place, step in enumerate(steps):
             yield
@@ -266,21 +266,21 @@ class Rehearsal:
         draft, move = self.draft, step.move
         changed = _changed(draft, move)
         if changed is not None:
-            raise Lost(changed)
+            raise MoveNotPossible(changed)
         pod = self._live.pods[move.uid]
         if move.goal is Goal.VIOLATIONS and decided_without_pod(draft, pod, violation) is None:
-            raise Lost(f"pod {move.pod} is on a node that no rule rejects any more")
+            raise MoveNotPossible(f"pod {move.pod} is on a node that no rule rejects any more")
         if points and move.goal is Goal.POINTS:
             gained = decided_without_pod(draft, pod, points_gained)
             if gained - self._plan_options.cost <= MIN_GAIN:
-                raise Lost(f"goal {move.goal.value}: it would gain {gained:g} now, not {move.gain:g} as planned")
+                raise MoveNotPossible(f"goal {move.goal.value}: it would gain {gained:g} now, not {move.gain:g} as planned")
         decision = self._decided(step, pod)
         if decision.node is None:
             why = f"pod {move.pod} would find no place: {decision.message}"
-            raise Lost(why) if self._deviated else Stopped(why)
+            raise MoveNotPossible(why) if self._deviated else Stopped(why)
         is_target = move.target in decision.equal_nodes
         if as_planned and not is_target and not self._deviated:
-            raise Lost(f"pod {move.pod} would go to {decision.node}, not to {move.target} as planned")
+            raise MoveNotPossible(f"pod {move.pod} would go to {decision.node}, not to {move.target} as planned")
         target = self._expected[move.uid] = move.target if is_target else decision.node
         draft.place(decision.pod, target, decision.claims_at(target))
 
@@ -289,7 +289,7 @@ class Rehearsal:
         draft = self.draft
         draft.uncordon(sorted(draft.cordoned - step.cordoned))
         for name in sorted(self.ours - step.cordoned - self._lifted):
-            draft.lift(name)
+            draft.open_node(name)
             self._lifted.add(name)
         for name in sorted(step.cordoned - draft.cordoned - (self.ours - self._lifted)):
             draft.cordon(name)

@@ -85,10 +85,10 @@ def _draw(group: ET.Element, chart: _Chart, found: Tuned) -> None:
     up = _Axis([y for _, y, _ in chart.points], HEIGHT - BOTTOM, TOP)
     for value, place in across.ticks():
         _line(group, "grid", (place, TOP), (place, HEIGHT - BOTTOM))
-        _text(group, shown(value), place, HEIGHT - BOTTOM + 20, "middle")
+        _text(group, objective_text(value), place, HEIGHT - BOTTOM + 20, "middle")
     for value, place in up.ticks():
         _line(group, "grid", (LEFT, place), (WIDTH - RIGHT, place))
-        _text(group, shown(value), LEFT - 8, place + 4, "end")
+        _text(group, objective_text(value), LEFT - 8, place + 4, "end")
     _text(group, chart.up, LEFT, TOP - 16, "start", title=True)
     _text(group, chart.across, WIDTH - RIGHT, HEIGHT - 12, "end", title=True)
     if chart.line:
@@ -109,17 +109,17 @@ def _draw(group: ET.Element, chart: _Chart, found: Tuned) -> None:
 
 
 def _tooltip(trial: Trial, found: Tuned) -> Iterator[str]:
-    yield called(trial)
-    yield from (f"{goal.text} = {shown(value)}" for goal, value in zip(found.objectives, trial.objectives, strict=True))
+    yield trial_name(trial)
+    yield from (f"{goal.text} = {objective_text(value)}" for goal, value in zip(found.objectives, trial.objectives, strict=True))
     yield from (f"{tunable.name} = {tunable.text(value)}" for tunable, value in zip(found.tunables, trial.values, strict=True))
 
 
-def called(trial: Trial) -> str:
+def trial_name(trial: Trial) -> str:
     """The name of a trial."""
     return "ships" if trial.number == ORIGINAL_TRIAL else f"trial {trial.number}"
 
 
-def shown(value: float) -> str:
+def objective_text(value: float) -> str:
     """The value of an objective: a whole number as it is, others with four digits after the point; "-" for one that is not finite."""
     if not math.isfinite(value):
         return "-"
