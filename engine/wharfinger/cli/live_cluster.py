@@ -47,7 +47,7 @@ def _cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | Non
     if live:
         return cluster.cluster_of(_objects(capture(kubeconfig, context)))
     if not paths:
-        raise UsageError("which cluster? Give a file with --snapshot, or --live for the one that the kubeconfig names")
+        raise UsageError("no cluster: give a file with --snapshot, or --live for the one that the kubeconfig names")
     return cluster.load_cluster(paths, skip_invalid=skip_invalid)
 
 
@@ -227,7 +227,7 @@ async def sources(
     servers = [server.server(name) for name, server in settings.prometheus.items()]
     used = [SOURCES[metric.source] for policy in policies for metric in policy.metrics]
     if not servers and any(source.has_servers for source in used):
-        raise UsageError("which Prometheus server? Give its URL with --prometheus, or a file with --config that names it")
+        raise UsageError("no Prometheus server: give its URL with --prometheus, or a file with --config that names it")
     if not any(source.through_api_server for source in used):
         yield sources_of(servers)
         return

@@ -83,9 +83,7 @@ def _text(url: str, path: str, seconds: float) -> str:
         with urlopen(url.rstrip("/") + path, timeout=seconds) as answer:  # noqa: S310 — http only, as just checked
             content: bytes = answer.read(_MAX_ANSWER_BYTES + 1)
             if len(content) > _MAX_ANSWER_BYTES:
-                raise UsageError(
-                    f"{url}{path}: the answer is longer than {_MAX_ANSWER_BYTES >> 20} MiB, which is not what a scheduler answers"
-                )
+                raise UsageError(f"{url}{path}: the answer is longer than {_MAX_ANSWER_BYTES >> 20} MiB, so it is not that of a scheduler")
             return content.decode()
     except HTTPError as error:
         raise Refused(_refusal(error, f"{url}{path}"), error.code) from None
@@ -141,7 +139,7 @@ def plain(url: str, path: str, seconds: float = _TIMEOUT) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{url}{path}: this is not what a scheduler answers: {error}") from error
+        raise UsageError(f"{url}{path}: this is not an answer of a scheduler: {error}") from error
 
 
 T = TypeVar("T")
@@ -239,7 +237,7 @@ def shaped(answer: Any, shape: type[T], place: str) -> T:
     try:
         return msgspec.convert(_printable(answer), shape)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{place}: this is not what a scheduler answers: {error}") from error
+        raise UsageError(f"{place}: this is not an answer of a scheduler: {error}") from error
 
 
 def _printable(value: Any) -> Any:

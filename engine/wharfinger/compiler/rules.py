@@ -221,9 +221,7 @@ class CompiledRules:
     def _weight(self, name: str, span: Span) -> float:
         weight = self._constant(name)
         if not weight <= MAX_WEIGHT:
-            raise UsageError(
-                f"{span}: the weight is {weight:g}; the heaviest is {MAX_WEIGHT:g}, beyond which totals lose their last points"
-            )
+            raise UsageError(f"{span}: the weight is {weight:g}; the maximum is {MAX_WEIGHT:g}, beyond which totals lose their last points")
         return weight
 
     def _common(self, group: str, name: str, span: Span, *exprs: typed.Expr | None) -> dict[str, Any]:

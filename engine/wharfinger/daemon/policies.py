@@ -76,7 +76,7 @@ def _fault_of(path: str) -> str:
         return "no such file or folder"
     if found.is_dir():
         empty = not (found / NO_POLICIES_MARKER).exists() and not any(found.rglob(f"*{SUFFIX}"))
-        return f"no *{SUFFIX} files in this folder; where none is meant, a file {NO_POLICIES_MARKER} says so" if empty else ""
+        return f"no *{SUFFIX} files in this folder; if that is intended, add a file {NO_POLICIES_MARKER}" if empty else ""
     if not found.is_file():
         return "no regular file, so changes to it cannot be seen"
     return "" if path.endswith(SUFFIX) else f"only files whose names end in {SUFFIX} are read; rename it"

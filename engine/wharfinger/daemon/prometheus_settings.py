@@ -64,7 +64,7 @@ class Prometheus(Part):
     headers: Mapping[str, str] = Field(default_factory=dict, description="Headers that are sent as they are")
     header_files: Mapping[str, AnyPath] = Field(default_factory=dict, description="Headers whose values are the contents of files")
     tls: Tls = Tls()
-    timeout: Duration = Field(default=10.0, gt=0, le=300, description="Seconds until the whole answer has to be there")
+    timeout: Duration = Field(default=10.0, gt=0, le=300, description="Timeout for the whole answer, in seconds")
 
     @field_validator("url")
     @classmethod

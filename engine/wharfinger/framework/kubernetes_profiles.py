@@ -150,7 +150,7 @@ def _content(path: str | Path) -> bytes:
     with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise UsageError(f"{path}: larger than 1 MiB; that is another file than settings")
+        raise UsageError(f"{path}: larger than 1 MiB, so it is no settings file")
     return content
 
 

@@ -343,7 +343,7 @@ def _headers(authorization: str | None) -> dict[str, str]:
 def _unreachable(method: str, path: str, error: Exception) -> api_errors.Unreachable:
     what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
     if isinstance(error, aiohttp.ClientPayloadError):
-        what = "the connection broke off"
+        what = "the connection was closed"
     elif isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientConnectorCertificateError):
         what = f"cannot connect to {error.host}:{error.port}: {error.strerror}"  # the text of aiohttp has an address in memory
     return api_errors.Unreachable(f"{method} {path}: {what}")

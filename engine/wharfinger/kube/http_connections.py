@@ -90,7 +90,7 @@ class AnswerReader:
     def end(self) -> Answer:
         """The answer that ends with the connection; ConnectionError when it is not complete."""
         if not self._status or b"content-length" in self._headers or b"transfer-encoding" in self._headers:
-            raise ConnectionError("the connection broke off")
+            raise ConnectionError("the connection was closed")
         return self._answer(bytes(self._rest), b"")
 
     def _read_head(self) -> bool:
@@ -419,7 +419,7 @@ class _Channel(asyncio.BufferedProtocol):
             except ConnectionError as error:
                 self._fail(exc if isinstance(exc, OSError) else error)
         if not self._ready.done():
-            self._ready.set_exception(exc if isinstance(exc, OSError) else ConnectionResetError("the connection broke off"))
+            self._ready.set_exception(exc if isinstance(exc, OSError) else ConnectionResetError("the connection was closed"))
         if not self.gone.done():
             self.gone.set_result(None)
 

@@ -78,7 +78,7 @@ def format_verified(file: ast.File) -> str:
         return text
     again = parse(Source(name=source.name, text=text), Diagnostics())
     if again is None or ast.without_places(again) != ast.without_places(file):
-        raise AssertionError(f"formatting {source.name} would change what it says; its text is left alone")
+        raise AssertionError(f"formatting {source.name} would change its meaning; the text is not changed")
     return text
 
 

@@ -181,8 +181,8 @@ class Job(Struct, frozen=True, kw_only=True):
     params: Mapping[str, Any]
 
 
-EMPTY = f"there are no policies; where none is meant, {NO_POLICIES_MARKER} says so"
-EMPTIED = f"nothing is left there; what was there last stays, until {NO_POLICIES_MARKER} says that none is meant"
+EMPTY = f"there are no policies; if that is intended, add {NO_POLICIES_MARKER}"
+EMPTIED = f"all policies were removed; the last ones stay in force until {NO_POLICIES_MARKER} is added"
 
 
 class Ledger:

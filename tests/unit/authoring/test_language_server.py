@@ -146,7 +146,7 @@ def ended(sent):
     ("sent", "complaint"),
     [
         (b"Content-Length: 99999999999\r\n\r\n{}", "99,999,999,999 bytes; at most 4,194,304"),
-        (b"Content-Length: 500\r\n\r\n{}", "has left within a message, after 2 of 500 bytes"),
+        (b"Content-Length: 500\r\n\r\n{}", "closed its output within a message, after 2 of 500 bytes"),
         (b"x" * 5000, "a header of more than 4,096 bytes"),
         (b"{}\r\n", "sends b'{}\\r\\n', which is no header"),
         (b"Content-Length: -2\r\n\r\n{}", "sends b'Content-Length: -2\\r\\n', which is no header"),

@@ -116,8 +116,8 @@ def test_json_and_yaml_are_equal_and_everything(wharf, snapshot):
     ("flags", "message"),
     [
         (("nod-a",), "there is no node nod-a; did you mean node-a?"),
-        ((), "which nodes? name them"),
-        (("-l", " "), "which nodes? name them"),
+        ((), "no nodes to drain: name them"),
+        (("-l", " "), "no nodes to drain: name them"),
         (("-l", "pool=older"), "--selector pool=older: no node has these labels"),
         (("-l", "pool=old,"), "selector 'pool=old,': a requirement is missing after `,`"),
         (("node-a", "-l", "pool=old"), "nodes and --selector exclude each other"),

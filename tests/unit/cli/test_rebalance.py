@@ -66,7 +66,7 @@ def test_json_and_yaml_are_equal_and_everything(wharf, snapshot):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ((), "which goal? Give one or several with --goal: violations, free-nodes"),
+        ((), "no goal: give one or several with --goal: violations, free-nodes"),
         (("--goal", "free-gpus"), "no node offers nvidia.com/gpu"),
         (("--goal", "free-gpus", "--whole", "cpu"), "--whole cpu: expected RESOURCE=AMOUNT"),
         (("--goal", "free-gpus", "--whole", "cpu=0"), "the amount must be above 0"),
@@ -89,7 +89,7 @@ def test_the_function_gives_what_the_command_prints(snapshot):
     assert [(move.pod, move.target) for move in found.moves] == [("default/web", "node-b")]
     assert not wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["free-nodes"], most_priority=-1).moves
     assert not wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["free-nodes"], pods_of="other").moves
-    with pytest.raises(wharfinger.UsageError, match="which goal"):
+    with pytest.raises(wharfinger.UsageError, match="no goal"):
         wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["more"])
 
 

@@ -202,7 +202,7 @@ def test_servers_and_policies_come_from_the_settings(wharf, files, server):
     ("text", "options", "said"),
     [
         ('policy "p"\nscore s = 3\n', ["--prometheus", "http://x"], "has a metric"),
-        (POLICY, [], "which Prometheus server? Give its URL with --prometheus"),
+        (POLICY, [], "no Prometheus server: give its URL with --prometheus"),
         (POLICY, ["--prometheus", "prometheus:9090"], "expected a URL such as"),
         (POLICY, ["--prometheus", "http://me:secret@x"], "the URL has a password in it"),
     ],

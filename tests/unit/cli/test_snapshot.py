@@ -208,7 +208,7 @@ def test_a_server_that_is_not_there(wharf, tmp_path):
     [
         (["snapshot"], "Missing option '--output' / '-o'"),
         (["snapshot", "-o", "x", "--kubeconfig", "none"], "none"),
-        (["dry-run"], "which cluster? Give a file with --snapshot, or --live for the one that the kubeconfig names"),
+        (["dry-run"], "no cluster: give a file with --snapshot, or --live for the one that the kubeconfig names"),
         (["dry-run", "--live", "-s", "x"], "--snapshot and --live exclude each other: a file, or the cluster as it is now"),
         (["dry-run", "-s", "x", "--kubeconfig", "y"], "--kubeconfig and --context select the cluster of --live; give --live too"),
         (["dry-run", "-s", "x", "--context", "y"], "--kubeconfig and --context select the cluster of --live; give --live too"),

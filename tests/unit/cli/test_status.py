@@ -108,7 +108,7 @@ def test_another_answer_is_a_sentence(wharf, scheduler, answer, flags):
     url = scheduler(**answer)
     code, out, err = wharf("status", "--url", url, *flags)
     assert (code, out) == (2, "")
-    assert err.startswith(f"wharf: {url}/policies?format=json: this is not what a scheduler answers: ")
+    assert err.startswith(f"wharf: {url}/policies?format=json: this is not an answer of a scheduler: ")
 
 
 def test_another_path_is_reported_with_the_fix(wharf, scheduler):

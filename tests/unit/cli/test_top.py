@@ -152,7 +152,7 @@ def test_another_server_there_is_reported(wharf, scheduler):
     process.text = lambda: "<html>\n"
     code, _, err = wharf("top", "--once", "--url", url)
     assert code == 2
-    assert "this is not what a scheduler answers" in err
+    assert "this is not an answer of a scheduler" in err
 
 
 def test_messages_of_many_lines_are_one_line(wharf, scheduler, monkeypatch):
@@ -169,7 +169,7 @@ def test_another_shape_is_reported(wharf, scheduler, monkeypatch):
     code, _, err = wharf("top", "--once", "--url", url)
     assert code == 2
     assert "/decisions?limit=" in err
-    assert "this is not what a scheduler answers: Expected `array`" in err
+    assert "this is not an answer of a scheduler: Expected `array`" in err
 
 
 @pytest.mark.slow

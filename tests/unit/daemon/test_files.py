@@ -176,5 +176,5 @@ def test_malformed_durations_are_refused(written):
 
 
 def test_a_file_too_large_for_settings_is_not_read_to_its_end(file):
-    with pytest.raises(UsageError, match=r"wharf.yaml: larger than 1 MiB; that is another file than settings"):
+    with pytest.raises(UsageError, match=r"wharf.yaml: larger than 1 MiB, so it is no settings file"):
         read_settings(file("# " + "x" * 2**20))

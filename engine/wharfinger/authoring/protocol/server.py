@@ -274,7 +274,7 @@ class MessageReader:
             raise UsageError(f"the editor announces a message of {size:,} bytes; at most {MAX_MESSAGE_BYTES:,} are read")
         body = self._stream.read(size)
         if 0 < len(body) < size:
-            raise UsageError(f"the editor has left within a message, after {len(body):,} of {size:,} bytes")
+            raise UsageError(f"the editor closed its output within a message, after {len(body):,} of {size:,} bytes")
         return body
 
 

@@ -35,7 +35,7 @@ def wharf_explain(  # noqa: PLR0913, PLR0917 — one parameter per flag
         str,
         typer.Argument(
             metavar="NAME",
-            help="Its name; NAMESPACE/NAME for a pod or group outside of the namespace default.",
+            help="The name; NAMESPACE/NAME for a pod or group outside of the namespace default.",
             autocompletion=options.offered_subjects,
         ),
     ],

@@ -304,7 +304,7 @@ def _picture(url: str, before: Readings | None) -> Picture:
     try:
         now = readings(text, time.monotonic())
     except ValueError as error:
-        raise UsageError(f"{url}/metrics: this is not what a scheduler answers: {error}") from error
+        raise UsageError(f"{url}/metrics: this is not an answer of a scheduler: {error}") from error
     rows = shutil.get_terminal_size((100, 40)).lines
     wanted = max(_MIN_DECISIONS, min(_MAX_DECISIONS, rows - _OTHER_LINES))
     decisions = _fetched(url, f"/decisions?limit={wanted}", Decisions)["decisions"]

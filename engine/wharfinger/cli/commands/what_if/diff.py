@@ -119,7 +119,7 @@ def _described(chain: Chain, config: str | None) -> str:
 def _over_log(log: str, flags: WhatIfFlags, against: AgainstFlags) -> tuple[LogDiff, Titles]:
     after = chosen_policies.others_for_log(flags.policy, flags.param, flags.scheduler_name)
     if after is None:
-        raise UsageError("--log: which policies would decide otherwise? Give --policy or --param")
+        raise UsageError("--log: there are no policies to compare with; give --policy or --param")
     given = against.against or against.against_param
     before = chosen_policies.others_for_log(against.against, against.against_param, flags.scheduler_name) if given else None
     own, other = (" ".join(paths) if paths else None for paths in (flags.policy, against.against))

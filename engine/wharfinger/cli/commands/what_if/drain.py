@@ -172,7 +172,7 @@ def _refuse_contradictions(nodes: Sequence[str], selector: str | None) -> None:
     if nodes and selector is not None:
         raise UsageError("nodes and --selector exclude each other: both select the nodes to drain")
     if not nodes and not (selector or "").strip():
-        raise UsageError("which nodes? name them, or give their labels with --selector")
+        raise UsageError("no nodes to drain: name them, or give their labels with --selector")
 
 
 def _selected(selector: str, cluster: Cluster) -> list[str]:

@@ -105,7 +105,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
     cost: Annotated[
         float,
         typer.Option(
-            "--cost", metavar="AMOUNT", min=0, help="The least gain of a move, in units of the goal: pods, nodes, GPUs or points."
+            "--cost", metavar="AMOUNT", min=0, help="The minimum gain of a move, in units of the goal: pods, nodes, GPUs or points."
         ),
     ] = 0.0,
     most_moves: Annotated[int, typer.Option("--most-moves", metavar="N", min=1, help="The maximum number of moves.")] = DEFAULT_MOVES,
@@ -338,7 +338,7 @@ def _refuse(flags: WhatIfFlags, goals: list[Goal] | None, cost: float, *, apply:
     if flags.pods:
         raise UsageError("--pods has no meaning here: a rebalance moves pods that are running")
     if not goals:
-        raise UsageError(f"which goal? Give one or several with --goal: {', '.join(goal.value for goal in Goal)}")
+        raise UsageError(f"no goal: give one or several with --goal: {', '.join(goal.value for goal in Goal)}")
     if not math.isfinite(cost):
         raise UsageError(f"--cost {cost}: expected a number")
 

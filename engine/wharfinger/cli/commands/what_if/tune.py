@@ -184,7 +184,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     $ wharf tune -s cluster.json.gz -p policies/ --objective unplaced
     """
     if not objectives:
-        raise UsageError("--objective is missing: what is to be small? for example --objective unplaced --objective nodes_touched")
+        raise UsageError("--objective is missing; for example --objective unplaced --objective nodes_touched")
     goals = [objective(text) for text in objectives]
     where = _where(dask, jobs)
     policies, own, config = _tune_input(flags)
@@ -218,7 +218,7 @@ def _refuse_folder(path: Path) -> None:
 def _tune_input(flags: WhatIfFlags) -> tuple[Sequence[CompiledPolicy], list[Workload], ChainConfig | None]:
     """(the policies, the cluster of the flags as a workload if there is one, the settings of --config)."""
     if not flags.policy:
-        raise UsageError("which policies are to be tuned? give them with --policy")
+        raise UsageError("no policies to tune: give them with --policy")
     if flags.snapshot or flags.live or flags.pods:
         inputs = what_if_input.read(flags, lambda found: found.pending)
         title = ", ".join(flags.snapshot or ["the live cluster"])
