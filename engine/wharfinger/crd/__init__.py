@@ -1,6 +1,7 @@
 """Custom resources: their names and labels, their models, and the CustomResourceDefinitions made from them.
 
-A field of a model is a field of the definition in deploy/crds/. Start with `models`.
+`models` has the fields, each of which is a field of the definition in deploy/crds/, and `definition` makes these files from them. Start
+with `models`.
 """
 
 GROUP = "scheduling.wharfinger.dev"

@@ -2,6 +2,6 @@
 
 A statement is turned into the question whether it can be false: what the policy reads of one pod and of one or two nodes become unknowns,
 and z3 looks for values of them. Where there are none, the statement is proved. Otherwise the values are written as a `test` block, and only
-what the interpreter and the chain confirm is shown. `statements` has the statements, `encoding` the meaning of expressions, `example` the
-test blocks. The extra `prove` installs z3; nothing else imports it.
+what the interpreter and the chain confirm is shown. Start with `statements`, which has the statements; `question` asks z3, `encoding` has
+the meaning of expressions, `example` the test blocks. The extra `prove` installs z3; nothing else imports it.
 """

@@ -161,7 +161,7 @@ async def test_a_pod_whose_devices_cannot_be_taken_is_tried_again_and_not_lost(m
     claimed = tuple(objects.PodResourceClaim(name=name, resource_claim_name=f"{name}-gpu") for name in names)
     async with running(*things(*names), claims=LateClaims) as world:
         take = world.scheduler.state.reserve_devices
-        monkeypatch.setattr(world.scheduler.state, "take_devices", choke)
+        monkeypatch.setattr(world.scheduler.state, "reserve_devices", choke)
         world.cluster.put(structs.replace(asking, spec=structs.replace(asking.spec, resource_claims=claimed)))
         await world.calm()
         assert not world.scheduler.state.is_placed("p")

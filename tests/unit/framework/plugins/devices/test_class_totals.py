@@ -66,7 +66,7 @@ def test_nothing_is_counted_for_a_pod_that_requests_no_such_resource():
     pod = cases.pending({"pod": {"metadata": {"name": "plain", "uid": "x"}, "spec": {"containers": [{"name": "c"}]}}})
     for plugin in plugins(vector.case["scoring"]).values():
         scores(plugin, pod, state.snapshot())
-    assert state.snapshot().objects.followed(ClassTotals) is None
+    assert state.snapshot().objects.existing_follower(ClassTotals) is None
 
 
 def change(rng, state):
