@@ -376,7 +376,7 @@ def _checked_cluster(cluster: Cluster) -> Cluster:
 
 
 def _refuse_text_as_list(**given: object) -> None:
-    """Raises UsageError for a text in place of a list of texts, whose letters would be taken for them."""
+    """Raises UsageError for a text in place of a list of texts, because its letters would be used as the list."""
     for name, value in given.items():
         if isinstance(value, str | Path):
             raise UsageError(f"{name}: expected a list, such as [{str(value)!r}], not {_type_text(value)}")

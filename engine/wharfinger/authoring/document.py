@@ -44,7 +44,7 @@ class EditorTexts(Struct, frozen=True):
         return name in self.texts or self.stored.exists(name)
 
     def read(self, name: str, diagnostics: Diagnostics) -> Source | None:
-        """The text, None with a finding if it is no policy text; raises UsageError if it cannot be read."""
+        """The text; None, with a finding, if it is not a policy text. Raises UsageError if it cannot be read."""
         if name not in self.texts:
             return self.stored.read(name, diagnostics)
         return files.decode(self.texts[name].encode("utf-8", "surrogatepass"), name, diagnostics)
@@ -60,7 +60,7 @@ class _WithoutTests(Struct, frozen=True):
         return not name.endswith(files.TEST_SUFFIX) and self.texts.exists(name)
 
     def read(self, name: str, diagnostics: Diagnostics) -> Source | None:
-        """The text, None with a finding if it is no policy text; raises UsageError if it cannot be read."""
+        """The text; None, with a finding, if it is not a policy text. Raises UsageError if it cannot be read."""
         return self.texts.read(name, diagnostics)
 
 

@@ -88,7 +88,7 @@ class KnownCluster:
         }
 
     def keys(self, subject: Subject, group: str) -> Counts:
-        """The keys of a field (`labels`, `annotations`, `conditions`, `requests`, …) with their values and how often they are there."""
+        """The keys of a field (`labels`, `annotations`, `conditions`, `requests`, …) with their values and the number of each."""
         fields = self._nodes if subject is Subject.NODE else self._devices if subject is Subject.DEVICE else self._pods
         known = fields.get(group)
         if known is not None or subject is Subject.DEVICE:

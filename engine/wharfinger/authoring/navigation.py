@@ -69,7 +69,7 @@ def named_at(document: Document, offset: int) -> tuple[Named, Word] | None:
 
 
 def _is_value(word: Word) -> bool:
-    """True if a word uses a declared name: a value, or a function that is none of the language."""
+    """True if a word uses a declared name: a value, or a function that is not built in."""
     return word.role is Role.VALUE or (word.role is Role.FUNCTION and not is_of_the_language(word.name))
 
 

@@ -159,7 +159,7 @@ def settings_of(config: str | None, prometheus: str | None) -> Settings:
 
 
 def state_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, *, live: bool) -> ClusterState | None:
-    """The cluster that is named, None if none is. Objects that cannot be read are left out with a warning."""
+    """The cluster that the flags name; None without flags. Objects that cannot be read are left out with a warning."""
     if not paths and not live:
         return None
     found = _cluster_of(paths, kubeconfig if live else None, context if live else None, live=live, skip_invalid=True)

@@ -85,7 +85,7 @@ def offered_rules(ctx: typer.Context) -> list[str]:
 
 
 def _policies(ctx: typer.Context) -> list[typed.Policy]:
-    """The policies that the command line names, those without errors; none where a file cannot be read."""
+    """The policies of the command line that have no errors; empty if a file cannot be read."""
     from wharfinger.builtins import CATALOGUE  # noqa: PLC0415 — a command line that is run, not completed, has no need of it
     from wharfinger.language import load  # noqa: PLC0415 — as above
 

@@ -134,7 +134,7 @@ def _refusal(error: HTTPError, place: str) -> str:
 
 
 def plain(url: str, path: str, seconds: float = _TIMEOUT) -> Any:
-    """The JSON that the process answers for a path, as plain values; UsageError where it is none, else errors as of `text`."""
+    """The JSON answer of the process for a path, as plain values; UsageError if it is not JSON, other errors as of `text`."""
     content = text(url, path, seconds)
     try:
         return json.loads(content)

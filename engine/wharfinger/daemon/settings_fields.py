@@ -98,7 +98,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds(value: Any) -> Any:
-    """The seconds of a duration's text, numbers and the like as they are; ValueError for a text that is none, and for `true`."""
+    """The seconds of a duration's text; other values unchanged. ValueError for a text that is not a duration, and for `true`."""
     if isinstance(value, bool):  # a number to Python
         value = str(value).lower()
     if not isinstance(value, str):

@@ -142,7 +142,7 @@ class Credentials:
         return self.configuration.proxy or None
 
     async def load(self) -> None:
-        """Reads everything afresh; UsageError when there is nothing to connect to or it cannot be read."""
+        """Reads everything again; UsageError if there is nothing to connect to, or it cannot be read."""
         try:
             async with asyncio.timeout(_EXEC_TIMEOUT):
                 await self._load()

@@ -408,7 +408,7 @@ class GroupLine(Node, frozen=True, kw_only=True):
 
 
 class Group(Item, frozen=True, kw_only=True):
-    """`group by key { lines }`: what holds for groups of governed pods; each line is there at most once."""
+    """`group by key { lines }`: the terms of groups of governed pods; each line occurs at most once."""
 
     by: Expr | None
     lines: tuple[GroupLine, ...]

@@ -195,7 +195,7 @@ class Texts(Protocol):
         """True if there is a text of that name."""
 
     def read(self, name: str, diagnostics: Diagnostics) -> Source | None:
-        """The text, None with a finding if it is no policy text; raises UsageError if it cannot be read."""
+        """The text; None, with a finding, if it is not a policy text. Raises UsageError if it cannot be read."""
 
 
 class OnDisk:
@@ -206,7 +206,7 @@ class OnDisk:
         return Path(name).is_file()
 
     def read(self, name: str, diagnostics: Diagnostics) -> Source | None:
-        """The text of a file, None with a finding if it is no policy text; raises UsageError if it cannot be read."""
+        """The text of a file; None, with a finding, if it is not a policy text. Raises UsageError if it cannot be read."""
         return read_stream(sys.stdin.buffer, "<stdin>", diagnostics) if name == STDIN else read_source(name, diagnostics)
 
 

@@ -133,7 +133,7 @@ def policy_name(app: ObjectMeta) -> str:
 
 
 def inline_policy(app: ObjectMeta, spec: PolicyAppSpec) -> dict[str, Any] | None:
-    """The SchedulingPolicy of an app's inline policy, None without one; PolicyError or NoPolicy for a text that is none.
+    """The SchedulingPolicy of an app's inline policy, None without one; PolicyError or NoPolicy for an invalid text.
 
     A cluster-scoped object cannot have an owner in a namespace, so labels name the app.
     """

@@ -408,7 +408,7 @@ class AppPods:
         self._changed = changed
 
     def of(self, app: str) -> list[Any]:
-        """The pods of an app that are there and not about to go, sorted by name."""
+        """The pods of an app that are not terminating, sorted by name."""
         found = self._pods.get(app, {})
         return [found[key] for key in sorted(found) if found[key].metadata.deletion_timestamp is None]
 

@@ -103,7 +103,7 @@ class InlinePolicies:
         self._object_with_name: dict[str, tuple[tuple[str, int], dict[str, Any] | WharfingerError | None]] = {}
 
     async def of(self, app: ObjectMeta, spec: PolicyAppSpec) -> dict[str, Any] | None:
-        """The SchedulingPolicy of an app, None without an inline policy; PolicyError or NoPolicy for a text that is none."""
+        """The SchedulingPolicy of an app, None without an inline policy; PolicyError or NoPolicy for an invalid text."""
         if spec.policy is None or spec.policy.inline is None:
             return None
         key, version = f"{app.namespace}/{app.name}", (app.uid, app.generation)

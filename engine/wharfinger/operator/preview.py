@@ -243,7 +243,7 @@ def _refuse_drain(spec: PlacementPreviewSpec) -> None:
 
 
 def _refuse_duplicate_names(policies: Sequence[CompiledPolicy]) -> None:
-    """Raises UsageError for two policies of one name."""
+    """Raises UsageError if two policies have the same name."""
     names = Counter(policy.name for policy in policies)
     twice = next((name for name, times in names.items() if times > 1), None)
     if twice is not None:

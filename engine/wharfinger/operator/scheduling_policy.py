@@ -52,7 +52,7 @@ _NOT_OF_THE_TEXT = {"test", "params", "trial", "set"}
 
 
 def last_known_good(found: PolicyStatus, before: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The value for the status: the version that is in effect, or what the status had `before` if none is; None for nothing."""
+    """The value for the status: the version in effect, otherwise the value of the status `before`; None if it had none."""
     if not found.holds:
         known: dict[str, Any] | None = before.get(FIELD)
         return known

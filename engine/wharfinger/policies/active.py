@@ -41,7 +41,7 @@ class ActivationRequest(Struct, frozen=True, kw_only=True):
 
 
 class Activation(Struct, frozen=True, kw_only=True):
-    """The version that holds for a claim, None for none, and why it is not the candidate ("" if it is)."""
+    """The version in force for a request (None: no version), and why it is not the candidate ("" if it is)."""
 
     policy: CompiledPolicy | None
     conflict: str = ""

@@ -151,7 +151,7 @@ def _frozen(folder: str, files: Mapping[str, bytes | str], mounts: Path) -> Iter
 
 
 def _mount_points(mounts: Path) -> frozenset[str]:
-    """The mount points of this process (proc(5), the fifth field of mountinfo); none where the system does not list them."""
+    """The mount points of this process (proc(5), the fifth field of mountinfo); empty if the system does not list them."""
     try:
         lines = mounts.read_text("utf-8", "replace").splitlines()
     except OSError:

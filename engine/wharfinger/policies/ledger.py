@@ -339,7 +339,7 @@ class RecordNotWritten(WharfingerError):
 
 
 class Records:
-    """The records of entries, kept in step with what holds; without a folder nothing outlasts a restart.
+    """The records of the versions in force, kept up to date; without a folder nothing survives a restart.
 
     `loaded` are the records of the process before, `unreadable` a sentence for each that cannot be read. `is_behind` is true if a record
     could not be written or removed.

@@ -104,7 +104,7 @@ def _compared(op: typed.Op, expr: typed.Operation, a: Value, b: Value) -> Condit
 
 
 def _by_version(op: typed.Op) -> Callable[[str, str], bool]:
-    """The comparison of two texts that are versions; texts that are none do not occur."""
+    """The comparison of two texts that are versions; other texts do not occur."""
 
     def compare(a: str, b: str) -> bool:
         left, right = texts.ordered(a), texts.ordered(b)

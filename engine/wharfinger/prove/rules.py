@@ -338,7 +338,7 @@ def _base_scores(encoder: Encoder) -> dict[str, tuple[float, object]]:
 
 
 def _differ(a: tuple[Condition, Any], b: tuple[Condition, Any]) -> Condition:
-    """The condition that of two values one is missing, or both are there and differ."""
+    """The condition that one of two values is missing, or that both are present and differ."""
     return either(negated(same_truth(a[0], b[0])), both(a[0], b[0], a[1] != b[1]))
 
 

@@ -413,7 +413,7 @@ VICTIM = "running_1"
 
 
 def same_as(compiled: CompiledPolicy, other: CompiledPolicy) -> Answer:
-    """The verdict about: two versions of a policy decide alike about every pod in every cluster, with the default settings of Kubernetes.
+    """The verdict about: two versions of a policy make the same decision for every pod in every cluster, with Kubernetes' default settings.
 
     Messages and names of rules may differ.
     """

@@ -573,7 +573,7 @@ class GroupCycle:
                 yield
 
     def _failed(self, entry: QueuedGroup, error: Exception) -> None:
-        """Try the group again after the error backoff; what was assumed is bound, or was given back."""
+        """Try the group again after the error backoff; assumed members are bound, or were released."""
         members = list(entry.trying.values())
         self._groups.fail(entry)
         self._emit(Failed(f"group {entry.key}", error))

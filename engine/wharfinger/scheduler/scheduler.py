@@ -381,7 +381,7 @@ class Scheduler:
             self._writes.forget(uid)
 
     async def _drain(self) -> None:
-        """Wait for work under way, at most `stop_seconds`. What permits hold is given back at once."""
+        """Wait for work under way, at most `stop_seconds`. Placements that wait for permits are released at once."""
         self._group_cycle.cancel()  # members that are being bound would wait for those whose bindings have not begun
         self._permits.release()
         try:

@@ -79,7 +79,7 @@ class FairQueue(Generic[Item]):
         self._waiting.setdefault(requester, deque()).append(item)
 
     def take(self) -> tuple[Requester, Item] | None:
-        """The next requester and its item, which now hold a place; None if none is waiting that may have one."""
+        """The next requester and its item, which now hold a place; None if no waiting requester may have one."""
         holding = list(self._holding.items())
         if sum(count for _, count in holding) >= self._places.number:
             return None

@@ -137,7 +137,7 @@ def _name_of_extended(pod: PodView) -> str:
 
 
 def _claims_of(state: ClusterState, pod: PodView) -> Iterator[objects.ResourceClaim]:
-    """The claims of a pod that are there: those that it names, those made from templates, and that for extended resources."""
+    """The existing claims of a pod: those that it names, those made from templates, and the one for extended resources."""
     names = dict.fromkeys(map(pod.claim_name, pod.object.spec.resource_claims))
     for name in names:
         claim = None if name is None else state.objects.get(objects.ResourceClaim, name, pod.namespace)

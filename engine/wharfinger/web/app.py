@@ -190,7 +190,7 @@ def route(registry: CollectorRegistry) -> Route:
 def application(
     checks: Checks, registry: CollectorRegistry, debug: Debug | None = None, extra_routes: Sequence[BaseRoute] = ()
 ) -> Starlette:
-    """The application; without `debug` nothing under `/debug` is there."""
+    """The application; without `debug` it has no routes under `/debug`."""
     routes: list[BaseRoute] = [*health_routes(checks), route(registry), *extra_routes]
     if debug is not None:
         routes += debug_routes(debug)

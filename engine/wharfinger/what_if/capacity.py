@@ -246,7 +246,7 @@ def _shares(placed: Counter[str], more: Counter[str]) -> tuple[Share, ...]:
 
 
 def _by_label(placed: Counter[str], more: Counter[str], values: Mapping[str, str | None]) -> tuple[Share, ...]:
-    """The shares of the values of a label, by value; every value that a node has is there."""
+    """The shares of the values of a label, by value, for every value that a node has."""
     sums: dict[str | None, list[int]] = {value: [0, 0] for value in values.values()}
     for column, counted in enumerate((placed, more)):
         for node, pods in counted.items():

@@ -195,7 +195,7 @@ def schema() -> dict[str, Any]:
 
 
 def read_request(body: bytes) -> EvaluationRequest:
-    """The request in a body; UsageError where it is none."""
+    """The request in a body; UsageError for an invalid body."""
     try:
         return msgspec.json.decode(body, type=EvaluationRequest)
     except decode.NOT_JSON as error:

@@ -77,7 +77,7 @@ class Workspace:
         return name in self.open or OnDisk().exists(name)
 
     def read(self, name: str, diagnostics: Diagnostics) -> Source | None:
-        """The text of that name, None with a finding if it is no policy text; raises UsageError if it cannot be read."""
+        """The text of that name; None, with a finding, if it is not a policy text. Raises UsageError if it cannot be read."""
         if name in self.open:
             return decode(self.open[name].text.encode("utf-8", "surrogatepass"), name, diagnostics)
         return OnDisk().read(name, diagnostics)
@@ -423,7 +423,7 @@ class Answers:
         return shown
 
     def test_edit(self, uri: str) -> lsp.WorkspaceEdit:
-        """The change that adds a test from a decision at the end of a document; raises UsageError where there is none."""
+        """The edit that adds a test, made from a decision, at the end of a document; raises UsageError if no decision fits."""
         document = self.known(uri)
         if document is None or self.cluster is None:
             raise UsageError("a test is made from a decision of a cluster: start the server with --snapshot or --live")

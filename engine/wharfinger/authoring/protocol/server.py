@@ -300,7 +300,7 @@ class Protocol(LanguageServerProtocol):
             return Refused(requester, JsonRpcInvalidParams.of(method) if known else JsonRpcMethodNotFound.of(method))
 
     def handle_message(self, message: Any) -> None:
-        """Answers a message. JsonRpcInvalidRequest for one that is none of JSON-RPC, which has no sender to answer."""
+        """Answers a message. JsonRpcInvalidRequest for one that is not JSON-RPC, because it has no sender to answer."""
         if isinstance(message, Refused):
             self._send_response(message.id, None, message.error.to_response_error())
         elif not hasattr(message, "jsonrpc"):

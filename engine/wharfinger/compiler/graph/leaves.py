@@ -140,7 +140,7 @@ def _of_namespace(graph: Graph, record: Attribute, key: Value | None, *, given: 
 
 
 def _namespace_label(frame: AtRows | AtNode, labels: NamespaceLabels, key: str) -> tuple[Any, bool]:
-    """The code of a label of the pod's namespace, and if there is one: for all rows alike."""
+    """The code of a label of the pod's namespace, and True if there is one; the same for all rows."""
     value = labels.of(frame.pod.namespace).get(key)
     return np.int32(-1 if value is None else frame.snapshot.strings.code(value)), value is not None
 

@@ -97,7 +97,7 @@ class Filtering:
 
     @property
     def by_object(self) -> Mask:
-        """The nodes that no filter rejects for the sake of the node's object alone, `(n_nodes,) bool`."""
+        """The nodes that no filter rejects because of the node object alone, `(n_nodes,) bool`."""
         return self._by_object.copy()
 
     def reached(self, plugin: str) -> Mask | None:

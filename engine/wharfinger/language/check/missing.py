@@ -264,7 +264,7 @@ def _partial(presence: Presence, expr: typed.Call) -> bool:
 
 
 def _labels_of(expr: typed.Matches) -> Facts:
-    """The labels that are there where a selector matches."""
+    """The labels that exist if a selector matches."""
     owner = describe(expr.labels)
     return frozenset(f"{owner}[{quoted(r.key)}]" for r in expr.requirements if r.op in _ENTAILED)
 

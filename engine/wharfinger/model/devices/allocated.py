@@ -166,7 +166,7 @@ class Allocations:
             self._store.touch(objects.ResourceClaim)
 
     def release(self, claim: objects.ResourceClaim, *, written: bool = False) -> bool:
-        """Count the allocation of one pod no longer as in flight; True if it is in flight for none any more.
+        """Count the allocation of one pod no longer as in flight; True if it is in flight for no other pod.
 
         `written`: it is in the claim's status now, and no longer needed as in flight.
         """

@@ -255,7 +255,7 @@ class GpuTable:
             self._supposed.array[row] = not all(holder.written for holder in holders)
 
     def count_pod(self, row: int, pod: PodView, sign: int, pods: Callable[[], Iterable[PodView]]) -> None:
-        """Follow a pod that came to a node (`sign` 1) or left it (-1); `pods` returns those that are there now."""
+        """Count a pod that was added to a node (`sign` 1) or removed (-1); `pods` returns the present pods of the node."""
         wanted = self.names.wanted(pod)
         if wanted is None:
             return
@@ -301,6 +301,6 @@ class GpuTables:
                 table.count_pods(row, pods())
 
     def count_pod(self, row: int, pod: PodView, sign: int, pods: Callable[[], Iterable[PodView]]) -> None:
-        """Follow a pod that came to a node (`sign` 1) or left it (-1); `pods` returns those that are there now."""
+        """Count a pod that was added to a node (`sign` 1) or removed (-1); `pods` returns the present pods of the node."""
         for table in self._tables.values():
             table.count_pod(row, pod, sign, pods)

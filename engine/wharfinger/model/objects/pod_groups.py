@@ -49,7 +49,7 @@ class PodGroupSchedulingPolicy(KubeStruct, frozen=True):
 
 
 class DisruptionChoice(KubeStruct, frozen=True):
-    """An empty object that is there or not."""
+    """An empty object, whose presence is the choice."""
 
 
 class DisruptionModes(KubeStruct, frozen=True):

@@ -202,7 +202,7 @@ class PodView:
         return placed
 
     def assigning(self, annotations: Mapping[str, str]) -> PodView:
-        """The same pod with these annotations, which are written with its binding; the pod itself for none."""
+        """The same pod with these annotations, which are written with its binding; the pod itself without annotations."""
         if not annotations:
             return self
         metadata = msgspec.structs.replace(self.object.metadata, annotations={**self.annotations, **annotations})

@@ -89,7 +89,7 @@ class ObjectFacts(ABC, Generic[T, Facts]):
         return known[1]
 
     def reading(self, found: Iterable[T]) -> Iterator[None]:
-        """The steps of reading the facts of some objects; none where they are read already, and none for a few."""
+        """The steps of reading the facts of some objects; empty if they are read already, or are few."""
         unread = [obj for obj in found if not self.has(obj)]
         for number, obj in enumerate(unread, start=1):
             self.facts(obj)

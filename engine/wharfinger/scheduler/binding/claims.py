@@ -58,7 +58,7 @@ WATCH_TIMEOUT = 30.0
 
 
 class DeviceClaims:
-    """Takes, writes and gives back the devices of pods that are being bound; `most` requests are under way at a time."""
+    """Reserves, writes and releases the devices of pods that are being bound; at most `most` requests are under way at a time."""
 
     def __init__(self, cluster: LiveCluster, most: int) -> None:
         self._cluster = cluster
@@ -99,7 +99,7 @@ class DeviceClaims:
         return freed
 
     async def drain(self) -> None:
-        """Wait until nothing is being given back."""
+        """Wait until no release is under way."""
         await self._background.drain()
 
     async def bind(self, placement: Placement, chain: Chain, check: Callable[[], None]) -> None:

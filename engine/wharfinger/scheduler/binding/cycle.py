@@ -133,7 +133,7 @@ class BindingCycle:
         return next((member.together for member in found if member is not None and member.together.is_open), None)
 
     def misfit_reason(self, uids: Collection[str], since: int, domains: Mapping[str, str]) -> str:
-        """The reason why one of these assumed members does not fit its node any more; "" if all do.
+        """The reason why one of these assumed members does not fit on its node any more; "" if all fit.
 
         Only nodes that have changed after the revision `since` are looked at. `domains` are the values of their required topology keys.
         """
@@ -162,7 +162,7 @@ class BindingCycle:
             state.assume(pod, member.placement.node)
 
     def will_be_released(self, uid: str) -> bool:
-        """True if a pod is a member of a group that cannot be bound as decided, and still prepares: its place will be given back."""
+        """True if a pod is a member, not ready yet, of a group that cannot be bound as decided: its placement will be released."""
         member = self._members.get(uid)
         return member is not None and bool(member.together.failure)
 

@@ -306,7 +306,7 @@ class Workbench:
 
 
 def read(body: bytes, kind: type[T]) -> T:
-    """The question in a body; UsageError where it is none."""
+    """The question in a body; UsageError for an invalid body."""
     try:
         return msgspec.json.decode(body, type=kind)
     except decode.NOT_JSON as error:

@@ -74,7 +74,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class Model:
-    """The model of a task. `narrowed` is True once a solution was excluded for the sake of the chain."""
+    """The model of a task. `narrowed` is True once a solution was excluded because the chain refused it."""
 
     def __init__(self, task: Task) -> None:
         from ortools.sat.python import cp_model  # noqa: PLC0415 — an extra

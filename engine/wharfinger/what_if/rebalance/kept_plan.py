@@ -79,7 +79,7 @@ def plan_value(plan_options: PlanOptions, moves: Sequence[Move]) -> Mapping[str,
 
 
 def read_plan(text: bytes, where: str) -> KeptPlan:
-    """The plan in a text, JSON or YAML. UsageError, which names the place, for a text that is none."""
+    """The plan in a text, JSON or YAML. UsageError, with the place, for an invalid text."""
     try:
         documents = list(parse_yaml(text, unique_keys=True))
     except NotReadable as error:

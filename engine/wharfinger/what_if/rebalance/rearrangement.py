@@ -133,7 +133,7 @@ class Relocations:
         return list(found.values())
 
     def _by_object(self, pod: PodView) -> Mask:
-        """The nodes that no filter rejects for the pod for the sake of the node's object alone, as if none were cordoned for the plan."""
+        """The nodes that no filter rejects because of the node object alone, as if the plan had cordoned none."""
         draft = self._draft
         mark = draft.mark()
         draft.uncordon(list(draft.cordoned))
@@ -318,7 +318,7 @@ class _LocalSearch:
         return Rearranged(at=tuple(self._at), value=sum(self._values), moves=self._moves)
 
     def _undo_one_move(self) -> bool:
-        """Takes a pod back whose move gains nothing; False if there is none."""
+        """Undoes a move that gains nothing; False if there is none."""
         for pod, original in enumerate(self._start.original):
             old = self._at[pod]
             if old == original or not self._fits(pod, original):

@@ -60,7 +60,7 @@ class Objective:
 
 
 def objective(text: str) -> Objective:
-    """The objective of a text; raises UsageError for a text that is none."""
+    """The objective of a text; raises UsageError for an invalid text."""
     measures: list[str] = []
 
     def variable(found: re.Match[str]) -> str:

@@ -70,7 +70,7 @@ def _address(flag: str, text: str) -> tuple[str, int]:
 
 
 def _certificate(listen: str, certificate: str | None, private_key: str | None) -> Certificate | None:
-    """The certificate of the flags; None if there is none. UsageError if one is missing, or the extra."""
+    """The certificate of the flags; None without flags. UsageError if one of the two flags, or the extra, is missing."""
     try:
         from wharfinger.web.expander import Certificate  # noqa: PLC0415 — an optional library
     except ImportError as error:

@@ -350,7 +350,7 @@ def _known_namespaces(names: frozenset[str], cluster: Cluster) -> None:
 
 
 def _unit(given: list[str] | tuple[str, ...]) -> Mapping[str, int]:
-    """Amounts by resource; UsageError for a text that is none."""
+    """Amounts by resource; UsageError for an invalid text."""
     found: dict[str, int] = {}
     for text in given:
         resource, equals, amount = text.partition("=")

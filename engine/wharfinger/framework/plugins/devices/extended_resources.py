@@ -177,6 +177,6 @@ def _count(request: objects.DeviceRequest) -> int:
 
 
 def _whole_number(text: str) -> int:
-    """A quantity as a whole number; 0 if it is none (`AsInt64`)."""
+    """A quantity as a whole number; 0 for another quantity (`AsInt64`)."""
     nanos = quantity.nano(text)
     return nanos // quantity.NANO if nanos % quantity.NANO == 0 and nanos < 2**63 * quantity.NANO else 0

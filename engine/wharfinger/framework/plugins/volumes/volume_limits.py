@@ -104,7 +104,7 @@ class Restrictions(PreparedFilter):
         return bits
 
     def is_valid(self, snapshot: Snapshot) -> bool:
-        """True if no claim or disk was taken or given back, and no claim has changed."""
+        """True if no claim or disk was taken or released, and no claim has changed."""
         if not self._watch.unchanged(snapshot):
             return False
         claims_taken, disks_taken = _volumes_in_use(self._pod, snapshot)

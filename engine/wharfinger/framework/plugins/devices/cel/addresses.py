@@ -45,7 +45,7 @@ def _fail(text: str, message: str, at: str = "") -> NoReturn:
 
 
 def parsed_address(text: str) -> tuple[Address, str]:
-    """The address and its zone; ValueError if it is none (`netip.ParseAddr`)."""
+    """The address and its zone; ValueError for an invalid text (`netip.ParseAddr`)."""
     first = re.search("[.:%]", text)
     if first is None:
         _fail(text, "unable to parse IP")

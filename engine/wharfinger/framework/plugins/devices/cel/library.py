@@ -39,7 +39,7 @@ MAX_RANGE_LENGTH = 10_000
 
 
 def quantity_value(text: str) -> dict[str, str]:
-    """The value of a Kubernetes quantity; ValueError if it is none."""
+    """The value of a Kubernetes quantity; ValueError for an invalid text."""
     try:
         return {QUANTITY: str(quantity.nano(text))}
     except InvalidObject:
@@ -84,7 +84,7 @@ def _sign(value: Value) -> int:
 
 
 def semver_value(text: str) -> dict[str, str]:
-    """The value of a semantic version, without its build metadata; ValueError if it is none (`Parse` of blang/semver)."""
+    """The value of a semantic version, without its build metadata; ValueError for an invalid text (`Parse` of blang/semver)."""
     _order(text)
     return {SEMVER: text.partition("+")[0]}
 
@@ -239,7 +239,7 @@ def _same_kind(items: Sequence[Any]) -> Sequence[Any]:
 
 
 def _place_of(name: str, choose: Callable[..., int]) -> Callable[[Sequence[Any]], int]:
-    """The function that finds the least or largest item of a list: its place, because some kinds of items cannot be given back."""
+    """The function that finds the index of the smallest or largest item of a list: some kinds of items cannot be returned."""
 
     def place(items: Sequence[Any]) -> int:
         if not items:

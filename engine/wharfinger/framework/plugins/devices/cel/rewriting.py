@@ -52,7 +52,7 @@ def variables(expression: str) -> frozenset[str]:
 
 
 def declarations(cel: Any) -> list[Any]:
-    """The functions as which the macros are parsed, for `cel.NewEnv`; none is ever called."""
+    """The functions that the macros are parsed as, for `cel.NewEnv`; they are never called."""
     kind = cel.Type
     lists = dict.fromkeys(("transformList", "sortBy"), kind.LIST)
     results = {**lists, "transformMap": kind.DYN, "transformMapEntry": kind.DYN}
@@ -148,7 +148,7 @@ def _unwrapped(make: tree.Maker, over: bytes) -> bytes:
 
 
 def _added(make: tree.Maker, over: bytes) -> bytes:
-    """The sum of a list: in a loop for items that Python does not give back."""
+    """The sum of a list: computed in a loop for items that Python functions cannot return."""
     first = make.call("_[_]", make.name(_ITEMS), make.integer(0))
     kinds = [make.call("_==_", make.call("type", first), make.name(kind)) for kind in ("uint", "google.protobuf.Duration")]
     is_not_empty = make.call("_>_", make.call("size", make.name(_ITEMS)), make.integer(0))

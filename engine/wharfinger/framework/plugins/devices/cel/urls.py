@@ -197,7 +197,7 @@ def _decoded(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _url_of(text: str) -> _Url:
-    """The parts of a URL; ValueError if it is none (`ParseRequestURI`, then `Parse`)."""
+    """The parts of a URL; ValueError for an invalid text (`ParseRequestURI`, then `Parse`)."""
     shown = text
     try:
         _parsed(_encoded(text), request=True)
