@@ -29,14 +29,14 @@ SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
 SNAPSHOT_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 
 
-def offered_policies(incomplete: str) -> list[str]:
+def complete_policies(incomplete: str) -> list[str]:
     """The policy files here and in the folders below, and the folders that have some."""
     found = _files(incomplete, (".policy",))
     folders = {name.rpartition("/")[0] for name in found} - {"", "."}
     return completion.plain({*found, *folders})
 
 
-def offered_snapshots(incomplete: str) -> list[str]:
+def complete_snapshots(incomplete: str) -> list[str]:
     """The files here and in the folders below that may hold a snapshot, and the clusters that come with the package."""
     from wharfinger.simulate import cluster, examples, openb  # noqa: PLC0415 — a command line that is run, not completed, has no need of it
 
@@ -60,7 +60,7 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
     return found
 
 
-def offered_params(ctx: typer.Context) -> list[tuple[str, str]]:
+def complete_params(ctx: typer.Context) -> list[tuple[str, str]]:
     """`NAME=` of each param of the policies, with its default as the description."""
     from wharfinger.language.semantics import describe  # noqa: PLC0415 — as above
 
@@ -72,12 +72,12 @@ def offered_params(ctx: typer.Context) -> list[tuple[str, str]]:
     return [(name, completion.description(text)) for name, text in sorted(texts.items())]
 
 
-def offered_filters(ctx: typer.Context) -> list[str]:
+def complete_filters(ctx: typer.Context) -> list[str]:
     """The filters of the policies."""
     return completion.plain(rule.name for policy in _policies(ctx) for rule in policy.filters)
 
 
-def offered_rules(ctx: typer.Context) -> list[str]:
+def complete_rules(ctx: typer.Context) -> list[str]:
     """The filters and scores of the policies."""
     policies = _policies(ctx)
     filters = [rule.name for policy in policies for rule in policy.filters]
@@ -98,32 +98,32 @@ def _policies(ctx: typer.Context) -> list[typed.Policy]:
     return [policy for policy in policies if policy is not None]
 
 
-def offered_subjects(ctx: typer.Context) -> list[str]:
+def complete_subjects(ctx: typer.Context) -> list[str]:
     """The subjects that `wharf explain` can explain: pods and groups of the snapshot, or the policies of `--policy`."""
     if str(ctx.params.get("kind")).rstrip("s") in {"group", "podgroup"}:
-        return offered_groups(ctx)
+        return complete_groups(ctx)
     if str(ctx.params.get("kind")) not in {"policy", "policies"}:
-        return offered_pods(ctx)
+        return complete_pods(ctx)
     return completion.plain(policy.name for policy in _policies(ctx))
 
 
-def offered_namespaces(ctx: typer.Context) -> list[str]:
+def complete_namespaces(ctx: typer.Context) -> list[str]:
     """The namespaces of the pods of the snapshot."""
     return completion.plain(pod.metadata.namespace or "default" for found in _read(ctx) for pod in found.pods)
 
 
-def offered_nodes(ctx: typer.Context) -> list[str]:
+def complete_nodes(ctx: typer.Context) -> list[str]:
     """The nodes of the snapshot."""
     return completion.plain(node.metadata.name for found in _read(ctx) for node in found.nodes)
 
 
-def offered_pods(ctx: typer.Context) -> list[str]:
+def complete_pods(ctx: typer.Context) -> list[str]:
     """The pods of the snapshot as `namespace/name`."""
     pods = (pod.metadata for found in _read(ctx) for pod in found.pods)
     return completion.plain(f"{pod.namespace or 'default'}/{pod.name}" for pod in pods)
 
 
-def offered_groups(ctx: typer.Context) -> list[str]:
+def complete_groups(ctx: typer.Context) -> list[str]:
     """The groups that pods of the snapshot name, as `namespace/name`."""
     from wharfinger.groups.membership import named_group  # noqa: PLC0415 — as above
     from wharfinger.model.objects.pod_view import PodView  # noqa: PLC0415 — as above
@@ -149,7 +149,7 @@ Paths = Annotated[
     typer.Argument(
         metavar="PATHS",
         help="Policy files, folders (all *.policy files below them) or - for stdin; default: the current folder.",
-        autocompletion=offered_policies,
+        autocompletion=complete_policies,
     ),
 ]
 Policies = Annotated[
@@ -159,7 +159,7 @@ Policies = Annotated[
         "-p",
         metavar="PATH",
         help="A policy file, or a folder of them; may be given several times.",
-        autocompletion=offered_policies,
+        autocompletion=complete_policies,
     ),
 ]
 SNAPSHOT = typer.Option(
@@ -167,7 +167,7 @@ SNAPSHOT = typer.Option(
     "-s",
     metavar="FILE",
     help="The output of `wharf snapshot` or `kubectl get nodes,pods -A -o json`: files, folders, - for stdin; or openb:default, a trace.",
-    autocompletion=offered_snapshots,
+    autocompletion=complete_snapshots,
 )
 Params = Annotated[
     list[str] | None,
@@ -175,7 +175,7 @@ Params = Annotated[
         "--param",
         metavar="NAME=VALUE",
         help="Set a param, written as in the policy: keep_free=20%.",
-        autocompletion=offered_params,
+        autocompletion=complete_params,
     ),
 ]
 Config = Annotated[

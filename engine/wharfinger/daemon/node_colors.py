@@ -105,7 +105,7 @@ class NodeColorings:
             pod = self._scheduler.known_pod(key.removeprefix(POD))
             profile = None if pod is None else self._scheduler.profiles.of(pod)
             if pod is not None and profile is not None:
-                for _ in Decider(profile.chain).precompute(snapshot, _waiting(pod)):
+                for _ in Decider(profile.chain).precompute(snapshot, _unbound(pod)):
                     yield
 
     def _measured(self, name: str, snapshot: Snapshot) -> Coloring:
@@ -125,7 +125,7 @@ class NodeColorings:
         profile = None if pod is None else self._scheduler.profiles.of(pod)
         if pod is None or profile is None:
             raise UnknownObject(f"there is no pod {key}" if pod is None else f"pod {key} belongs to another scheduler")
-        waiting = _waiting(pod)
+        waiting = _unbound(pod)
         evaluation = self._evaluation(profile.chain, waiting, snapshot)
         evaluation.update(waiting, snapshot)
         return points(f"score for {key}", evaluation, snapshot, "" if waiting is pod else " for another like it")
@@ -196,7 +196,7 @@ def _held_of(state: State) -> tuple[int, int]:
     return held, offered
 
 
-def _waiting(pod: PodView) -> PodView:
+def _unbound(pod: PodView) -> PodView:
     """The pod as it was before it was bound: bound, it would fit its own node alone."""
     return PodView(replace(pod.object, spec=replace(pod.object.spec, node_name=""))) if pod.node_name else pod
 

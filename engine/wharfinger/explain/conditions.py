@@ -49,7 +49,7 @@ def values(expression: typed.Expr, evaluate: Evaluate) -> tuple[Value, ...]:
     """The values of the sub-expressions whose value is not already in the text, outermost first where two start at one place."""
     found: dict[tuple[int, int], Value] = {}
     for part in _walk(expression):
-        if isinstance(part, typed.Const) or part.type.kind in NO_VALUE or part.type.shape in ITEMS or _is_sugar(part):
+        if isinstance(part, typed.Const) or part.type.kind in NO_VALUE or part.type.shape in ITEMS or _is_implied(part):
             continue
         place = _anchor(part)
         if place not in found:
@@ -111,7 +111,7 @@ def _walk(expression: typed.Expr) -> Iterator[typed.Expr]:
             yield from _walk(part)
 
 
-def _is_sugar(part: typed.Expr) -> bool:
+def _is_implied(part: typed.Expr) -> bool:
     """True if the author did not write this part: the `x == y` inside `x != y`, or the `not` that `reject` became."""
     if not isinstance(part, typed.Operation):
         return False

@@ -163,12 +163,12 @@ def _remedies(chain: Chain, decision: Decision, snapshot: Snapshot, explanation:
             remedied = (sentence for verdict in report.rejected_by for sentence in remedies.of(verdict.rule, decision.pod, snapshot, row))
             sentences = tuple(remedied)
         else:
-            sentences = tuple(_behind_by(report, explanation.top[0])) if explanation.top else ()
+            sentences = tuple(_points_behind(report, explanation.top[0])) if explanation.top else ()
         if sentences:
             yield Remedy(node=name, sentences=sentences)
 
 
-def _behind_by(report: NodeReport, best: NodeReport) -> Iterator[str]:
+def _points_behind(report: NodeReport, best: NodeReport) -> Iterator[str]:
     """The distance of a feasible node from the chosen one."""
     short = best.totals[0] - report.totals[0]
     if short <= 0:

@@ -192,7 +192,7 @@ class Chain:
     @cached_property
     def _has_third_party_plugins(self) -> bool:
         """True if a plugin is not built in: its decisions may depend on the PodGroup that a pod names."""
-        return any(plugin_calls.is_foreign(entry.plugin) for entry in self.entries)
+        return any(plugin_calls.is_third_party(entry.plugin) for entry in self.entries)
 
     @cached_property
     def _identities(self) -> tuple[extension.Plugin, ...]:

@@ -154,7 +154,7 @@ class Stopwatch(Protocol):
 
 # ── faults of third-party plugins ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-Foreign = TypeVar("Foreign", bound=extension.Plugin)
+PluginT = TypeVar("PluginT", bound=extension.Plugin)
 Answer = TypeVar("Answer")
 
 WRAPPED = "_wrapped"
@@ -176,12 +176,12 @@ ANSWERS: Mapping[str, tuple[type, ...]] = {
 """Types that a method may return, for methods other than filters and scores, whose results are checked separately."""
 
 
-def with_faults_caught(plugin: Foreign) -> Foreign:
+def with_faults_caught(plugin: PluginT) -> PluginT:
     """The same plugin, with its methods wrapped: an exception or an answer of the wrong type becomes a `PluginFault`.
 
     So do the methods of the rules that it prepares. Built-in plugins are not wrapped, nor are methods that a plugin does not override.
     """
-    if is_foreign(plugin) and WRAPPED not in vars(plugin):
+    if is_third_party(plugin) and WRAPPED not in vars(plugin):
         object.__setattr__(plugin, WRAPPED, True)
         for name, (base, method) in calls().items():
             if isinstance(plugin, base) and getattr(type(plugin), name) is not method:
@@ -202,7 +202,7 @@ def calls_of(base: type) -> Mapping[str, Callable[..., Any]]:
     return {name: method for name, method in vars(base).items() if inspect.isfunction(method) and not name.startswith("_")}
 
 
-def is_foreign(plugin: extension.Plugin) -> bool:
+def is_third_party(plugin: extension.Plugin) -> bool:
     """True if a plugin is not one of the built-in ones."""
     return not type(plugin).__module__.startswith(f"{plugins.__name__}.")
 

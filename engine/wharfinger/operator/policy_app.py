@@ -154,10 +154,10 @@ class PolicyAppReconciler:
         if app is None:
             self._drift.forget(key)
             self._texts.forget(key)
-            await self._sweep(key)
+            await self._delete_orphaned_policy(key)
             return None
         if app.metadata.deletion_timestamp is not None:
-            return OWN_POLICY_RECHECK_SECONDS if await self._tear_down(app) else None
+            return OWN_POLICY_RECHECK_SECONDS if await self._delete_objects(app) else None
         if (refusal := self._admitted.refusal(app)) is not None:
             await self._reconcile_spec(app, refusal)
             return None
@@ -276,7 +276,7 @@ class PolicyAppReconciler:
 
     # ── the end ──
 
-    async def _tear_down(self, app: PolicyApp) -> bool:
+    async def _delete_objects(self, app: PolicyApp) -> bool:
         """Deletes what was made, the policy last, then the finalizer; True while something is still being deleted.
 
         Reads from the API server: the informers may not have the latest writes yet.
@@ -297,8 +297,8 @@ class PolicyAppReconciler:
         await self._writer.set_finalizers(app, [each for each in meta.finalizers if each != FINALIZER])
         return False
 
-    async def _sweep(self, key: str) -> None:
-        """Removes the policy of a deleted app: an app that is deleted while it gets its finalizer has no `_tear_down`."""
+    async def _delete_orphaned_policy(self, key: str) -> None:
+        """Removes the policy of a deleted app: an app that is deleted while it gets its finalizer has no `_delete_objects`."""
         namespace, _, name = key.partition("/")
         deleted = ObjectMeta(name=name, namespace=namespace)
         policy = self._object_with_name("SchedulingPolicy", deleted)

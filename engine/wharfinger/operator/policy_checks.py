@@ -23,10 +23,10 @@ from wharfinger.model.state.object_store import EvaluationContext, TimeAndObject
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.scheduler.scheduler import Scheduler
 
-NOT_OURS = "NotOurScheduler"
+OTHER_SCHEDULER = "NotOurScheduler"
 GOVERNS = "PolicyGoverns"
 UNKNOWN_POLICY = "UnknownPolicy"
-ELSEWHERE = "PolicyGovernsOthers"
+GOVERNS_OTHERS = "PolicyGovernsOthers"
 
 
 class PolicyViolation(Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class PolicyChecks:
         name = pod.spec.scheduler_name
         chain = self.chain_of(name)
         if chain is None:
-            return False, NOT_OURS, f"pods of scheduler {name} are not placed by this one"
+            return False, OTHER_SCHEDULER, f"pods of scheduler {name} are not placed by this one"
         view = PodView(pod)
         found = next((each for each in chain.policies if each.name == policy and each.authority.covers(view.namespace)), None)
         if found is None:
@@ -85,7 +85,7 @@ class PolicyChecks:
         if not found.governs(view, self.evaluation_context):
             shown = found.policy.scope is not None and (self.rights.trusted or found.authority.namespace is not None)
             scope = f": it is for pods where {found.policy.scope.span.text}" if shown and found.policy.scope is not None else ""
-            return False, ELSEWHERE, f'policy "{policy}" does not govern these pods{scope}'[:1000]
+            return False, GOVERNS_OTHERS, f'policy "{policy}" does not govern these pods{scope}'[:1000]
         return True, GOVERNS, f'policy "{policy}" decides where these pods go'
 
     def placed_pod_violation(self, pod: objects.Pod, policy: str | None = None) -> PolicyViolation | None:

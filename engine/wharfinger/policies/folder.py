@@ -45,9 +45,9 @@ def read(path: str, mounts: Path = MOUNTS) -> Contents:
     """The policy files in a folder and below, or of one file and the other files of its folder."""
     try:
         for _ in range(_ATTEMPTS):
-            turned = _points_to(path)
+            target = _link_target(path)
             found = _read(path, mounts)
-            if _points_to(path) == turned:
+            if _link_target(path) == target:
                 return found
     except OSError as error:
         return Contents(files={}, lost=f"{error.filename}: {error.strerror}")
@@ -64,7 +64,7 @@ def is_folder(path: str) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 — Path.is_dir raises without permission
 
 
-def _points_to(path: str) -> str | None:
+def _link_target(path: str) -> str | None:
     link = Path(folder_of(path), KUBELET)
     return str(link.readlink()) if link.is_symlink() else None
 

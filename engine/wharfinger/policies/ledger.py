@@ -40,7 +40,7 @@ class Entry(Struct, eq=False, kw_only=True):
     attempted: float = 0.0
     conflict: str = ""
     stored: Record | None = None
-    newly: bool = False
+    has_new_outcome: bool = False
     now: tuple[Finding, ...] = ()
     announced: tuple[str, str | None] | None = None
 
@@ -59,7 +59,7 @@ class Entry(Struct, eq=False, kw_only=True):
         """Set the outcome of building the text."""
         self.outcome = outcome
         self.attempted = now
-        self.newly = True
+        self.has_new_outcome = True
         self.now = outcome.now
         if outcome.version is not None:
             self.candidate = outcome.version

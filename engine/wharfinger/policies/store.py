@@ -400,8 +400,8 @@ class PolicyStore:
         self._statuses_before = None  # the findings and the versions in force agree again
 
     def _emit_changes(self, removed: Sequence[Entry]) -> None:
-        tried = [entry for entry in self._ledger if entry.newly and entry.is_policy]
-        changed = [entry for entry in self._ledger if entry.is_policy and entry.has_changed_state() and not entry.newly]
+        tried = [entry for entry in self._ledger if entry.has_new_outcome and entry.is_policy]
+        changed = [entry for entry in self._ledger if entry.is_policy and entry.has_changed_state() and not entry.has_new_outcome]
         for entry in removed:
             self._emit(PolicyRemoved(entry.status))
         for entry in tried:
@@ -409,7 +409,7 @@ class PolicyStore:
         for entry in changed:
             self._emit(PolicyChanged(entry.status))
         for entry in self._ledger:
-            entry.newly = False
+            entry.has_new_outcome = False
 
 
 def _as_of_now(status: PolicyStatus, suspended: Mapping[tuple[str, str], object]) -> PolicyStatus:

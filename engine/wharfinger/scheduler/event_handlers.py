@@ -165,7 +165,7 @@ class EventHandlers:
         if known is not None and pod.node_name and not known.node_name:
             self._known["Pod"][key] = bound = known.placed_on(pod.node_name)
             self.pods_revision += 1
-            self._queue.groups.seen(bound)
+            self._queue.groups.update_pod(bound)
             self._assigned(bound)
         elif known is None and not pod.node_name and self._profiles.of(pod) is not None:
             self._pod_unreadable(pod, error)
@@ -252,9 +252,9 @@ class EventHandlers:
         if pod.finished:
             self._queue.delete(pod.uid)
             self._remove(pod)
-            self._queue.groups.gone(pod.uid)
+            self._queue.groups.delete_pod(pod.uid)
             return
-        group = self._queue.groups.seen(pod)
+        group = self._queue.groups.update_pod(pod)
         if pod.node_name:
             self._assigned(pod)
         else:
@@ -297,7 +297,7 @@ class EventHandlers:
         self._leaving(pod.uid, True)
         self._queue.delete(pod.uid)
         self._remove(pod)
-        self._queue.groups.gone(pod.uid)
+        self._queue.groups.delete_pod(pod.uid)
 
     def _remove(self, pod: PodView) -> None:
         placed = self._state.snapshot().placed(pod.uid)

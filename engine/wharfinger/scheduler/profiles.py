@@ -92,7 +92,7 @@ class Profile:
     def sort_key(self, pod: PodView) -> Any:
         """The key by which pods are tried, smaller first; by priority where a plugin fails."""
         plugin = self.chain.queue_sort
-        if plugin is None or not plugin_calls.is_foreign(plugin):
+        if plugin is None or not plugin_calls.is_third_party(plugin):
             return self.chain.sort_key(pod)
         try:
             return SortKey(plugin.sort_key(pod), pod.priority, plugin.name, self._emit)

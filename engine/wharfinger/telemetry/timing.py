@@ -69,10 +69,10 @@ class EventLoopLag:
         self._next = loop.call_at(due, self._on_beat, loop, due)
 
     def _on_beat(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        self.late(max(0.0, loop.time() - due))
+        self.record_delay(max(0.0, loop.time() - due))
         self._wait(loop)
 
-    def late(self, seconds: float) -> None:
+    def record_delay(self, seconds: float) -> None:
         """Records by how many seconds a beat was late."""
         self._steps.observe(seconds)
         self._begin_next_window()

@@ -170,7 +170,7 @@ class LimitedProtocol(H11Protocol):
         """Closes the connection if the client does not read in time."""
         super().pause_writing()
         self._forget_unread()
-        self._unread = self.loop.call_later(READ_TIMEOUT, self._leave_unread)
+        self._unread = self.loop.call_later(READ_TIMEOUT, self._discard_unread)
 
     def resume_writing(self) -> None:
         """Cancels the deadline of the reader."""
@@ -212,7 +212,7 @@ class LimitedProtocol(H11Protocol):
             self._unread.cancel()
             self._unread = None
 
-    def _leave_unread(self) -> None:
+    def _discard_unread(self) -> None:
         """Closes the connection and discards what the kernel still buffers for it."""
         self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._give_up()

@@ -210,12 +210,12 @@ def _replaced(value: Any, name: str, other: str) -> Any:
 
 def reductions(resource: str, wanted: int) -> tuple[int, ...]:
     """A quarter and a half of an amount, rounded down to one that people would choose; amounts in the scheduler's units."""
-    round_down = _power_of_two if quantity.format_amount(resource, 1024) == "1Ki" else _one_two_five
+    round_down = _power_of_two if quantity.format_amount(resource, 1024) == "1Ki" else _round_amount
     found = (round_down(wanted // share) or min(1, wanted - 1) for share in (4, 2))
     return tuple(dict.fromkeys(amount for amount in found if 0 < amount < wanted))
 
 
-def _one_two_five(most: int) -> int:
+def _round_amount(most: int) -> int:
     """The largest of 1, 2, 5, 10, 20, 50 … that is at most `most`; 0 if there is none."""
     if most < 1:
         return 0

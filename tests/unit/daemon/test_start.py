@@ -3,8 +3,10 @@
 import subprocess
 import sys
 
-SPARED = ("kubernetes", "requests", "rich", "prometheus_api_client")
-LOADED = f"import sys, wharfinger.cli.commands.run.run, wharfinger.daemon.serve; print([name for name in {SPARED} if name in sys.modules])"
+UNLOADED = ("kubernetes", "requests", "rich", "prometheus_api_client")
+LOADED = (
+    f"import sys, wharfinger.cli.commands.run.run, wharfinger.daemon.serve; print([name for name in {UNLOADED} if name in sys.modules])"
+)
 LATE = """
 import sys
 import wharfinger.cli.commands.run.run, wharfinger.daemon.serve

@@ -199,7 +199,7 @@ def test_a_path_that_cannot_be_looked_at_is_lost(monkeypatch, tmp_path):
     def refuse(*_):
         raise PermissionError(13, "Permission denied", str(tmp_path))
 
-    monkeypatch.setattr(folder, "_points_to", refuse)
+    monkeypatch.setattr(folder, "_link_target", refuse)
     assert folder.read(str(tmp_path)).lost == f"{tmp_path}: Permission denied"
 
 

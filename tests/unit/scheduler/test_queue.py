@@ -507,7 +507,7 @@ def test_a_pod_that_gets_another_group_while_it_is_being_placed_waits_in_that_gr
     bench.add("x")
     queued = bench.queue.pop()
     labelled = view("x", labels={"scheduling.x-k8s.io/pod-group": "train"})
-    bench.queue.add(labelled, bench.profile, bench.queue.groups.seen(labelled))
+    bench.queue.add(labelled, bench.profile, bench.queue.groups.update_pod(labelled))
     getattr(bench.queue, end)(queued, *([FIT] if end == "reject" else []))
     bench.queue.pop()
     assert (queued.group, list(bench.queue.groups.get("default/train").trying)) == ("default/train", ["uid-x"])
@@ -516,11 +516,11 @@ def test_a_pod_that_gets_another_group_while_it_is_being_placed_waits_in_that_gr
 def test_a_group_is_tried_again_that_a_member_has_left_while_it_was_being_placed(bench):
     for name in ("x", "y"):
         member = view(name, labels={"scheduling.x-k8s.io/pod-group": "train"})
-        bench.queue.add(member, bench.profile, bench.queue.groups.seen(member))
+        bench.queue.add(member, bench.profile, bench.queue.groups.update_pod(member))
     entry = bench.queue.pop()
     assert (sorted(entry.trying), entry.stale) == (["uid-x", "uid-y"], False)
     left = view("x")
-    bench.queue.add(left, bench.profile, bench.queue.groups.seen(left))
+    bench.queue.add(left, bench.profile, bench.queue.groups.update_pod(left))
     assert entry.stale
     bench.queue.groups.put_back(entry)
     assert {bench.pop(), bench.pop()} == {"x", "y"}

@@ -23,7 +23,7 @@ def measured(scene, *steps):
     moment = Moment()
     found = EventLoopLag(scene.metrics, moment.timer)
     for step in steps:
-        found.late(step)
+        found.record_delay(step)
     return moment, found
 
 
@@ -38,7 +38,7 @@ def test_a_beat_is_late_by_the_step_that_kept_it_waiting(scene):
 def test_the_longest_step_is_forgotten_after_two_minutes_at_most(scene):
     moment, found = measured(scene, 0.3)
     moment.now += WINDOW_SECONDS
-    found.late(0.1)
+    found.record_delay(0.1)
     assert found.longest == pytest.approx(0.3)
     moment.now += WINDOW_SECONDS
     assert found.longest == pytest.approx(0.1)

@@ -67,7 +67,7 @@ class Scale(Protocol):
         """Raises PluginContractError if these are no points of feasible nodes; they were computed while the nodes were not feasible."""
 
 
-class Plain:
+class IdentityScale:
     """The scale of a plugin without a normalization: its raw scores are the points."""
 
     relative = False
@@ -89,7 +89,7 @@ class Plain:
         """Does nothing: raw scores are checked on all nodes."""
 
 
-class Normalized:
+class NormalizedScale:
     """The scale of a plugin with a normalization; the extent is (low, high)."""
 
     relative = True
@@ -129,7 +129,7 @@ class Normalized:
 
 def scale_of(plugin: str, normalization: Normalization | None) -> Scale:
     """The scale of a plugin."""
-    return Plain() if normalization is None else Normalized(plugin, normalization)
+    return IdentityScale() if normalization is None else NormalizedScale(plugin, normalization)
 
 
 class PolicyScale:
@@ -188,7 +188,7 @@ class PolicyScale:
         """Does nothing: `points` is computed here, and not by a plugin."""
 
 
-class Addend(Protocol):
+class WeightedScore(Protocol):
     """A weighted score with its points."""
 
     @property
@@ -217,7 +217,7 @@ class TierTotals:
 
     __slots__ = ("_addends", "_groups", "_sums", "per_unit", "sums", "tier")
 
-    def __init__(self, tier: int, quantum: float, addends: Sequence[Addend], n_groups: int) -> None:
+    def __init__(self, tier: int, quantum: float, addends: Sequence[WeightedScore], n_groups: int) -> None:
         self.tier = tier
         self.per_unit = 1.0 / quantum
         self._addends = tuple(addends)

@@ -16,7 +16,7 @@ from wharfinger.errors import PluginFault
 from wharfinger.framework.cluster_event import NO_EVENT, ClusterEvent
 from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.extension import GroupedHints, Plugin
-from wharfinger.framework.plugin_calls import is_foreign
+from wharfinger.framework.plugin_calls import is_third_party
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.scheduler.queued_pods import QueuedGroup
 
@@ -218,7 +218,7 @@ def _first(found: Mapping[Any, T]) -> T:
 
 def _equivalence_key(rejected_by: frozenset[Plugin], pod: PodView) -> Hashable:
     """A key that is equal for pods that all rejectors treat alike; None if the answer of one rejector differs for each pod."""
-    built_in = (plugin for plugin in rejected_by if isinstance(plugin, GroupedHints) and not is_foreign(plugin))
+    built_in = (plugin for plugin in rejected_by if isinstance(plugin, GroupedHints) and not is_third_party(plugin))
     grouped = sorted(built_in, key=lambda plugin: plugin.name)
     return tuple([plugin.hint_group(pod) for plugin in grouped]) if grouped and len(grouped) == len(rejected_by) else None
 

@@ -82,7 +82,7 @@ class QueuedGroups:
 
     # ── changes of the cluster ──
 
-    def seen(self, pod: PodView) -> str | None:
+    def update_pod(self, pod: PodView) -> str | None:
         """The key of the group that a pod of the cluster belongs to, in its present state; None for a pod without a group."""
         index = self.index
         was_placed = index.is_placed(pod.uid)
@@ -96,7 +96,7 @@ class QueuedGroups:
         self._admit_if_complete(key, placed=bool(pod.node_name) and not was_placed)
         return key
 
-    def gone(self, uid: str) -> None:
+    def delete_pod(self, uid: str) -> None:
         """Handle a pod that is deleted or finished: the others may be too few, or go to another domain."""
         placed = self.index.is_placed(uid)
         key = self.index.remove(uid)

@@ -19,7 +19,7 @@ CODES = {"proved": PROVED, "counterexample": REFUTED, "unknown": UNKNOWN}
 
 def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
     policy: Annotated[
-        str, typer.Argument(metavar="POLICY", help="The policy file that the statement is about.", autocompletion=options.offered_policies)
+        str, typer.Argument(metavar="POLICY", help="The policy file that the statement is about.", autocompletion=options.complete_policies)
     ],
     same_as: Annotated[
         str | None,
@@ -27,7 +27,7 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
             "--same-as",
             metavar="POLICY",
             help="This other version makes the same decision for every pod.",
-            autocompletion=options.offered_policies,
+            autocompletion=options.complete_policies,
         ),
     ] = None,
     spares: Annotated[
@@ -39,7 +39,7 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
     filter_: Annotated[
         str | None,
         typer.Option(
-            "--filter", metavar="NAME", help="The filter of --spares; without it, all of them.", autocompletion=options.offered_filters
+            "--filter", metavar="NAME", help="The filter of --spares; without it, all of them.", autocompletion=options.complete_filters
         ),
     ] = None,
     dead: Annotated[
@@ -48,7 +48,7 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
             "--dead",
             metavar="RULE",
             help="This filter rejects no node, or this score gives all nodes the same.",
-            autocompletion=options.offered_rules,
+            autocompletion=options.complete_rules,
         ),
     ] = None,
     implied: Annotated[
@@ -57,12 +57,12 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
             "--implied",
             metavar="NAME",
             help="This filter rejects only nodes that the others reject too; see --by.",
-            autocompletion=options.offered_filters,
+            autocompletion=options.complete_filters,
         ),
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option("--by", metavar="NAME", help="The filter that implies the one of --implied.", autocompletion=options.offered_filters),
+        typer.Option("--by", metavar="NAME", help="The filter that implies the one of --implied.", autocompletion=options.complete_filters),
     ] = None,
     never: Annotated[
         str | None,
@@ -81,7 +81,7 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
             "--with",
             metavar="POLICY",
             help="Another policy that is enforced too, for --keeps and --implied. May be given several times.",
-            autocompletion=options.offered_policies,
+            autocompletion=options.complete_policies,
         ),
     ] = None,
     param: options.Params = None,

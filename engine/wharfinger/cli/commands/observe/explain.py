@@ -25,18 +25,20 @@ GROUPS = ("group", "groups", "podgroup", "podgroups")
 POLICIES = ("policy", "policies")
 
 
-def _kinds(incomplete: str) -> list[str]:
+def _complete_kinds(incomplete: str) -> list[str]:
     return [kind for kind in ("pod", "group", "policy") if kind.startswith(incomplete)]
 
 
 def wharf_explain(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    kind: Annotated[str, typer.Argument(metavar="pod|group|policy", help="What to explain: pod, group or policy.", autocompletion=_kinds)],
+    kind: Annotated[
+        str, typer.Argument(metavar="pod|group|policy", help="What to explain: pod, group or policy.", autocompletion=_complete_kinds)
+    ],
     name: Annotated[
         str,
         typer.Argument(
             metavar="NAME",
             help="The name; NAMESPACE/NAME for a pod or group outside of the namespace default.",
-            autocompletion=options.offered_subjects,
+            autocompletion=options.complete_subjects,
         ),
     ],
     url: running_process.Url = running_process.LOCAL_ADDRESS,
@@ -54,7 +56,7 @@ def wharf_explain(  # noqa: PLR0913, PLR0917 — one parameter per flag
             "--node",
             metavar="NODE",
             help="Report every rule for this node; may be given several times.",
-            autocompletion=options.offered_nodes,
+            autocompletion=options.complete_nodes,
         ),
     ] = None,
     output: options.TextOrJson = "text",

@@ -32,13 +32,13 @@ def names() -> list[str]:
     return sorted(each.name.removesuffix(".json") for each in _FOLDER.iterdir() if each.name.endswith(".json"))
 
 
-def _offered(incomplete: str) -> list[str]:
+def _complete_schemas(incomplete: str) -> list[str]:
     return [name for name in names() if name.startswith(incomplete)]
 
 
 def wharf_schema(
     name: Annotated[
-        str | None, typer.Argument(help="The name of the schema; without it, all names are listed.", autocompletion=_offered)
+        str | None, typer.Argument(help="The name of the schema; without it, all names are listed.", autocompletion=_complete_schemas)
     ] = None,
 ) -> int:
     """Print the JSON Schema of the settings, of snapshots, or of the JSON output of a command.

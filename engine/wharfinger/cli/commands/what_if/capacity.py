@@ -184,7 +184,7 @@ def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
     like: Annotated[
         str | None,
         typer.Option(
-            "--like", metavar="NODE", help="The node that the nodes of --nodes are copies of.", autocompletion=options.offered_nodes
+            "--like", metavar="NODE", help="The node that the nodes of --nodes are copies of.", autocompletion=options.complete_nodes
         ),
     ] = None,
     most: Annotated[

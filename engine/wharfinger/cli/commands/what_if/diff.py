@@ -35,7 +35,7 @@ class AgainstFlags:
             "--against",
             metavar="PATH",
             help="The policies to compare with; without any --against…, none.",
-            autocompletion=options.offered_policies,
+            autocompletion=options.complete_policies,
         ),
     ] = None
     against_param: Annotated[

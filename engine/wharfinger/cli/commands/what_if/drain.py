@@ -123,7 +123,7 @@ def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     flags: WhatIfFlags,
     nodes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NODE", help="The nodes to drain, in this order.", autocompletion=options.offered_nodes),
+        typer.Argument(metavar="NODE", help="The nodes to drain, in this order.", autocompletion=options.complete_nodes),
     ] = None,
     selector: Annotated[
         str | None,

@@ -153,12 +153,12 @@ def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
     node: Annotated[
         list[str] | None,
         typer.Option(
-            "--node", metavar="NODE", help="Explain this node in full; may be given several times.", autocompletion=options.offered_nodes
+            "--node", metavar="NODE", help="Explain this node in full; may be given several times.", autocompletion=options.complete_nodes
         ),
     ] = None,
     pod: Annotated[
         list[str] | None,
-        typer.Option("--pod", metavar="POD", help="Explain this pod only (name or namespace/name).", autocompletion=options.offered_pods),
+        typer.Option("--pod", metavar="POD", help="Explain this pod only (name or namespace/name).", autocompletion=options.complete_pods),
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if a pod finds no node.")] = False,
     seconds: Annotated[

@@ -130,7 +130,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
             "-n",
             metavar="NAME",
             help="Move pods of these namespaces only; default: all but kube-system.",
-            autocompletion=options.offered_namespaces,
+            autocompletion=options.complete_namespaces,
         ),
     ] = None,
     min_age: Annotated[
