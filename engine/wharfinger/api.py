@@ -106,7 +106,7 @@ def explain(
 
 
 def explain_group(policies: Sequence[CompiledPolicy], cluster: Cluster, group: str, *, config: ChainConfig | None = None) -> ExplainedGroup:
-    """The explanation of the group `namespace/name`: what it waits for, or its members' nodes; prints as text. Changes nothing.
+    """The explanation of the group `namespace/name`: missing members, or the members' nodes. Prints as text; changes nothing.
 
     Raises UnknownObject for a group without members.
     """

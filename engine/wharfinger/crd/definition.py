@@ -75,7 +75,7 @@ def _has_effect(schema: Mapping[str, Any], key: str) -> bool:
 
 
 def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema with what it refers to, and the one member of its union that is not null, merged in; its own keywords win."""
+    """A schema with its reference, or the only member of its union that is not null, merged into it; its own keywords win."""
     found = dict(schema)
     while True:
         members = [member for member in found.get("anyOf") or () if member.get("type") != "null"]

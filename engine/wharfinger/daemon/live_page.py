@@ -182,14 +182,14 @@ class LivePageContent:
 
 
 def reading(scheduler: Scheduler) -> Reading:
-    """The reading of a scheduler for its history, of the resources that are requested anywhere."""
+    """The present load of a scheduler for its history: pending pods, and the used part of each requested resource."""
     used = utilisation(scheduler.state.snapshot())
     fractions = {use.resource: round(use.fraction, 4) for use in used.resources if use.requested}
     return Reading(pending=len(scheduler.queue), used=fractions)
 
 
 def pending(scheduler: Scheduler, query: PodQuery, clock: Clock) -> Steps:
-    """The pending pods by cause as plain values, most pods first, at the end of steps that take a few milliseconds each."""
+    """A generator of steps of a few milliseconds that returns the pending pods by cause as plain values, most pods first."""
     by_cause: dict[Cause, list[QueuedPod]] = {}
     namespaces: set[str] = set()
     waiting = list(scheduler.queue)

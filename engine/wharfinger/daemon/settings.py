@@ -90,7 +90,7 @@ class DecisionLogSettings(Part):
 class TracingSettings(Part):
     """Traces of pods."""
 
-    endpoint: str = Field(description="The URL of a collector that accepts [traces](seeing.md#traces) as OTLP over HTTP")
+    endpoint: str = Field(description="The URL of a collector that accepts [traces](explaining-decisions.md#traces) as OTLP over HTTP")
     sampling_ratio: float = Field(
         default=0.01,
         ge=0,
@@ -339,7 +339,7 @@ def validated(document: Mapping[str, Any], where: str, folder: Path | None = Non
 
 
 def settings_text(settings: Settings) -> str:
-    """The settings as a file that means the same wherever it is kept: with every field, and paths from the root."""
+    """The settings as a file that can be moved to any folder: with every field, and absolute paths."""
     document = settings.model_dump(by_alias=True, mode="json", exclude_none=True)
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 

@@ -281,7 +281,7 @@ def assemble(policies: Sequence[CompiledPolicy] = (), config: ChainConfig | None
 
 
 def with_policies(chain: Chain, policies: Sequence[CompiledPolicy]) -> Chain:
-    """The chain with these policies instead of its own; the same chain if the policies are the same. Raises as `assemble` does.
+    """The chain with these policies in place of its policies; the same object if they are equal. Raises as `assemble` does.
 
     The two chains share their plugins, with the state that plugins keep about pods being scheduled, and the rules of policies that stay.
     """

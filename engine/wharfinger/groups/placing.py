@@ -243,7 +243,7 @@ class _Search:
     def _exactly(
         self, candidates: Sequence[Domain], promising: Sequence[int], fits: list[DomainFit]
     ) -> Generator[None, None, DomainPlacement | None]:
-        """The first placement that the exact search finds in these domains; what they take at most is written to `fits`."""
+        """The first placement that the exact search finds in these domains; `fits` is updated with the most members of each."""
         for number in promising:
             found = yield from self._exact.place(candidates[number])
             if isinstance(found, DomainPlacement):

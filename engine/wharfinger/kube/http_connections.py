@@ -459,7 +459,7 @@ class _Channel(asyncio.BufferedProtocol):
 
 
 class ClientTls:
-    """One connection. `take` returns the bytes to send: first the beginning of the handshake, later those after each of the other calls.
+    """The TLS of one connection. `take` returns the bytes to send: at first those of the handshake, later those of the other calls.
 
     It resumes `session` if the server agrees. ssl.SSLError if the context allows no version or cipher.
     """

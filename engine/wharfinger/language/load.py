@@ -61,7 +61,7 @@ class CheckedText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextSet(msgspec.Struct, kw_only=True):
-    """Texts by name; names are paths as far as imports are concerned. Without `imports`, texts cannot import each other.
+    """Texts by name; imports use the names as paths. Without `imports`, texts cannot import each other.
 
     Such a text can import only the libraries of its authority.
     """
@@ -133,7 +133,7 @@ class TextSet(msgspec.Struct, kw_only=True):
 
 @lru_cache(maxsize=64)
 def _parsed_library(name: str, text: str) -> tuple[ast.File | None, Diagnostics]:
-    """The syntax tree of a library that all namespaces may import, and what was found: many texts, each in a set of its own, import it."""
+    """The syntax tree and the findings of a library that all namespaces may import; cached, because texts of many sets import it."""
     found = Diagnostics()
     return parse(Source(name=name, text=text), found), found
 

@@ -195,7 +195,7 @@ def _expanded(plain: dict[str, Any], kind: type[objects.AnyObject], cluster: Obj
 
 
 def _limit_own_labels(workload: objects.AnyObject) -> None:
-    """Raises UsageError for too many and too long labels where each pod has labels of its own, with its name or number."""
+    """Raises UsageError if each pod has labels of its own, with its name or number, and these are too large together."""
     if isinstance(workload, objects.StatefulSet):
         count, metadata = workload.spec.replicas, workload.spec.template.metadata
         own = [metadata.labels]
@@ -287,7 +287,7 @@ def compiled(text: str, params: Mapping[str, str], authority: Authority) -> Comp
 
 
 class Pauses:
-    """The pauses after answers: of all namespaces together, and of each, so that many questions of one do not keep the others waiting."""
+    """The pauses after answers, for all namespaces and for each: many questions of one namespace do not delay those of others."""
 
     def __init__(self) -> None:
         self._until = 0.0

@@ -102,7 +102,7 @@ def _conflict(claim: ActivationRequest, policy: CompiledPolicy, of_profiles: Seq
 
 
 class ActivePolicies(Struct, frozen=True, kw_only=True, dict=True):
-    """The chain of each profile, and for each shadow policy of a profile the chain that there would be if it decided."""
+    """The chain of each profile, and for each shadow policy of a profile the chain in which it decides too."""
 
     chains: Mapping[str, Chain]
     shadows: Mapping[str, Mapping[str, Chain]] = field(default_factory=dict)

@@ -49,7 +49,7 @@ MAX_FINDINGS = 20
 
 
 def compile_all(policies: Sequence[typed.Policy], params: Mapping[str, Any]) -> tuple[CompiledPolicy, ...]:
-    """The compiled policies. A value in `params` is set wherever a policy declares it: `name` in every policy, `policy.name` in one.
+    """The compiled policies. A value in `params` is set in every policy that declares it (`name`), or in one policy (`policy.name`).
 
     Raises UnknownObject for a param that no policy has, PolicyError for a policy that costs too much to decide.
     """

@@ -225,7 +225,7 @@ def may_beat(encoder: Encoder) -> Condition:
 
 
 def beats(encoder: Encoder, winner: int, loser: int, margin: float) -> Condition:
-    """A condition under which one node of an example wins against the other, if its other points are as they are taken to be."""
+    """A condition under which one node of an example wins against the other, if the assumed other points are right."""
     result: Condition = _tie(encoder, winner, loser)
     for tier, totals in reversed(_tiers(encoder).items()):
         step = max(margin, 2 * _quantum(encoder, tier))

@@ -107,7 +107,7 @@ def dead(compiled: CompiledPolicy, name: str) -> Answer:
 
 
 def implied_by(compiled: CompiledPolicy, name: str, other: str | None = None, with_policies: Sequence[CompiledPolicy] = ()) -> Answer:
-    """The verdict about: the filter rejects only nodes that another one, or for None one of all the others, rejects too.
+    """The verdict about: each node that the filter rejects is also rejected by another filter (None: by any of the others).
 
     The policies of `with_policies` are enforced too, and what one of them rejects counts. Raises UnknownObject for a filter that the
     policy does not have.

@@ -155,7 +155,7 @@ class DryRunBinder:
 
 
 class DryRunWriter:
-    """A `PodWriter` and `VolumeWriter` that sends nothing, and lets what it would write count as done."""
+    """A `PodWriter` and `VolumeWriter` that sends nothing, and treats each write as done."""
 
     def __init__(self, sink: DryRunSink) -> None:
         self._sink = sink
@@ -190,7 +190,7 @@ class DryRunWriter:
 
 
 class DryRunClaimWriter:
-    """A `DeviceClaimWriter` that sends nothing, and lets what it would write count as done."""
+    """A `DeviceClaimWriter` that sends nothing, and treats each write as done."""
 
     def __init__(self, sink: DryRunSink) -> None:
         self._sink = sink

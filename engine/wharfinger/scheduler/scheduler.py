@@ -321,7 +321,7 @@ class Scheduler:
         self._failures.gate_failed(queued, fault)
 
     def _group_rule(self) -> GroupRule:
-        """The rule that returns the group that the policies of now put a pod into, if it is a pod of one of the profiles."""
+        """The rule that returns the group of a pod by the present policies, for pods of the profiles."""
         grouping = {profile.name: profile.grouping for profile in self.profiles}
 
         def group_of(pod: PodView) -> tuple[str, GroupTerms] | None:

@@ -147,7 +147,7 @@ def _preferred(lets: Mapping[str, typed.Expr], score: typed.Score) -> str | None
 
 
 def _text(lets: Mapping[str, typed.Expr], condition: typed.Expr, *, opposite: bool) -> str | None:
-    """A condition as text that means the same in every policy; None if it contains names of its own policy."""
+    """A condition as text with the same meaning in every policy; None if it contains names of its policy."""
     while isinstance(condition, typed.LetRef):
         condition = lets[condition.name]
     if any(isinstance(part, (typed.ParamRef, typed.LetRef, typed.MetricRef)) for part in walk(condition)):

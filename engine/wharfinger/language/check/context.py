@@ -154,7 +154,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, place=place)
 
     def error(self, code: Code, message: str, span: Span, **more: object) -> typed.Expr:
-        """Reports a finding; returns the expression that silences whatever would follow from it. Raises `EnoughFindings`."""
+        """Reports a finding; returns the expression that suppresses findings caused by it. Raises `EnoughFindings`."""
         self.work.found()
         self.diagnostics.error(code, message, span, **more)
         return unknown(span)

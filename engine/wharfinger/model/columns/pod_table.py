@@ -392,7 +392,7 @@ class Tally(_PodReader):
 
 
 def unread_classes(pods: PodTable, seen: int, known: Mapping[int, object]) -> list[PodClass]:
-    """The classes of pods that are not `known` by serial to one who has seen the first `seen` changes.
+    """The classes of pods that are not `known` by serial to a reader that has read the first `seen` changes.
 
     With `seen` below 0, or too old, all classes are looked at.
     """

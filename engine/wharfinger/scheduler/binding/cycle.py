@@ -171,7 +171,7 @@ class BindingCycle:
         return self._permits.reject(uid, Reason(why))
 
     def release(self, uid: str, why: str) -> bool:
-        """True if a member of a group was waiting for a Permit plugin; it gives its place back now, and is tried again with the others."""
+        """True if a member of a group was waiting for a Permit plugin; it is released now, and is tried again with the others."""
         return self._permits.fail(uid, PlacementReleased(why))
 
     async def drain(self) -> None:

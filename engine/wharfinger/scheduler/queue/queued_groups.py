@@ -151,7 +151,7 @@ class QueuedGroups:
         self._changed(entry, event)
 
     def leave(self, member: QueuedPod) -> None:
-        """Take a member out of its group, or out of the attempt to place it: it is deleted, gated, or belongs to another group."""
+        """Remove a member from its group, or from the attempt to place it: it is deleted, gated, or moved to another group."""
         entry = self._entries.get(member.group or "")
         if entry is None:
             return

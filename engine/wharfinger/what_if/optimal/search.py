@@ -397,7 +397,7 @@ class _Search:
         return Optimal(answer=Answer.UNKNOWN, why=self._late)
 
     def _tried(self, solution: Solution) -> tuple[tuple[Placed, ...], tuple[Placed, ...], dict[Place, int]]:
-        """(the plan as far as the chain confirms it, who is evicted, what it refuses: by group and node, how many were placed there)."""
+        """(the plan as far as the chain confirms it, the evicted pods, the refused placements: the number placed by group and node)."""
         state, waiting = restored(self._cluster, self._now), list(self._pods)
         places = dict(solution)
         kept: Counter[Place] = Counter()

@@ -203,7 +203,7 @@ class MoveCheck:
                 raise MoveNotPossible(f"goal {each.value}: it would lose {-gained:g} now")
 
     def still_holds(self) -> bool:
-        """True if nothing has changed since the last check but by the moves; otherwise what it found counts no more."""
+        """True if nothing but the moves has changed the cluster since the last check; otherwise its result is outdated."""
         if self._was_changed():
             self._expected.clear()
         return bool(self._expected)

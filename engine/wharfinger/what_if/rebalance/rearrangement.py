@@ -76,7 +76,7 @@ class Relocations:
             self.rearrange(worthy[start : start + GROUP_SIZE], 1)
 
     def rearrange(self, rows: Sequence[int], seeds: int = SEEDS) -> tuple[Outcome, Sequence[Relocation]]:
-        """Moves pods among these nodes if that gains something; (what it led to, the pods that should move)."""
+        """Moves pods among these nodes if that gains something; returns (the outcome, the pods that should move)."""
         mark = self._draft.mark()
         refused: set[tuple[bytes, int]] = set()
         best: tuple[Outcome, Sequence[Relocation]] = NO_OUTCOME, ()

@@ -146,7 +146,7 @@ class InThisProcess(Executor):
 
 @contextmanager
 def processes(setup: SearchSetup, jobs: int) -> Iterator[Executor]:
-    """An executor for `run` with a number of processes; this one alone for 1. UsageError if one of the others is ended.
+    """An executor for `run` with a number of processes; for 1, this process. UsageError if another process is killed.
 
     An exception, such as that of Ctrl-C, ends the processes at once: their trials may take long.
     """

@@ -124,7 +124,7 @@ def _size(node: kubernetes.Node) -> list[tuple[str, str]]:
 
 
 def _held_out_names(members: Iterable[tuple[str, Sequence[object]]], share: float, seed: int) -> set[str]:
-    """A share of the members (name, size), dealt out so that both parts have the same sizes as far as possible."""
+    """A share of the members (name, size), chosen so that both parts have similar sizes."""
     ordered = sorted(members, key=lambda member: (list(map(str, member[1])), hashlib.sha256(f"{seed} {member[0]}".encode()).digest()))
     return {name for place, (name, _) in enumerate(ordered) if int((place + 1) * share) > int(place * share)}
 

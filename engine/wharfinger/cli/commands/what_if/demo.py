@@ -43,7 +43,7 @@ class DemoRun(Struct, frozen=True, kw_only=True):
 
     @property
     def explanation(self) -> Explanation | None:
-        """The explanation to show: of a pod whose node was ahead of the others, else of one that found a node, else the first."""
+        """The explanation to show: of a pod with a margin over other nodes, else of a placed pod, else the first."""
         found = [result.explanation for result in self.run.results if result.explanation is not None]
         return max(found, key=lambda one: (one.node is not None and bool(one.margin), one.node is not None), default=None)
 

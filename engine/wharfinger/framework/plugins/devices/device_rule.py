@@ -426,7 +426,7 @@ class DeviceRule(AllocatingFilter):
         return np.full(len(ids), FAULT, np.int16) if variant.too_long else variant.bits[ids]
 
     def _takes_too_long(self, snapshot: Snapshot, variant: _RequestVariant) -> bool:
-        """True if the searches for the nodes as they are now take more steps together than one decision may.
+        """True if the searches for all present nodes together take more steps than one decision may take.
 
         A search that an earlier decision made counts like any other, so that what is decided does not depend on what was kept.
         """
