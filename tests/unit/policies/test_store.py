@@ -110,7 +110,7 @@ async def test_a_source_that_has_nothing_left_is_lost_and_not_a_removal():
     await world.offer({"a.policy": policy("a")})
     await world.offer({})
     assert world.deciding() == {"a": "a"}
-    assert world.seen.sources[-1][1].startswith("nothing is left")
+    assert world.seen.sources[-1][1].startswith("all policies were removed")
     await world.mark_unreadable("no such folder")
     assert world.deciding() == {"a": "a"}
     await world.offer({"a.policy": policy("a", "b")})
@@ -119,7 +119,7 @@ async def test_a_source_that_has_nothing_left_is_lost_and_not_a_removal():
 
 
 @story
-async def test_the_last_policy_is_removed_where_a_marker_says_that_none_is_meant():
+async def test_the_last_policy_is_removed_if_the_marker_file_exists():
     world = World()
     marker = {NO_POLICIES_MARKER: text("anything", wanted=False, name=NO_POLICIES_MARKER)}
     await world.offer({"a.policy": policy("a"), **marker})
