@@ -246,12 +246,24 @@ def _declare_let(context: Context, item: ast.Let, prefix: str) -> None:
         context.intervals.lets[name] = context.intervals.of(value)
 
 
+BRANCH_STEPS = 12  # of a check, for an `if`, `and` or `or`: its condition narrows the intervals of what it is about
+
+
+def _steps_inside(body: ast.Expr) -> int:
+    """The steps that checking the body of a function takes."""
+    return sum(BRANCH_STEPS if _narrows(node) else 1 for node in nodes_in(body))
+
+
+def _narrows(node: ast.Node) -> bool:
+    return isinstance(node, ast.If) or (isinstance(node, ast.Binary) and node.op in (ast.BinaryOp.AND, ast.BinaryOp.OR))
+
+
 def _declare_function(context: Context, item: ast.Function, prefix: str) -> None:
     context.work.at = item.name_span
     binding = context.names[item.name]
     types = [_type_named(context, parameter.type, PARAMETER_KINDS) for parameter in item.parameters]
     known = tuple(type_ for type_ in types if type_ is not None)
-    own = OwnFunction(name=prefix + item.name, item=item, context=context.at(RULE), types=known, parts=sum(1 for _ in nodes_in(item.value)))
+    own = OwnFunction(name=prefix + item.name, item=item, context=context.at(RULE), types=known, parts=_steps_inside(item.value))
     own.broken = not _is_new(context, item) or not _parameters_are_new(context, item) or len(known) < len(types)
     if not own.broken:
         own.broken = _is_too_deep(context, own)

@@ -143,3 +143,19 @@ def test_functions_that_call_each_other_are_refused_before_they_take_long():
     found = []
     assert calls(lambda: found.extend(checked(text)[1])) < 1_300_000
     assert [each.code.name for each in found] == ["P010"]
+
+
+BODIES = {
+    "sum": "x + 1",
+    "call": "min(x, 1, 7)",
+    "branch": "if x > 1 then x * 2 else 1",
+    "branches": "if x > 1 then (if x > 2 then x else 3) else (if x > 4 then x else 5)",
+    "conditions": "if x > 1 and x > 2 and x > 3 and x > 4 then 1 else 2",
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
+def test_many_calls_of_a_function_take_little_work_whatever_is_in_its_body(body):
+    rules = "".join(f"score s{i} = {' + '.join(f'f(node.pod_count + {40 * i + j})' for j in range(40))} on missing 0\n" for i in range(53))
+    text = f'policy "p"\nlet f(x: number) = {body}\n{rules}'
+    assert calls(lambda: checked(text)) < 3_000_000

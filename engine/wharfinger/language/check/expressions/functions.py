@@ -26,7 +26,8 @@ from wharfinger.language.semantics.typed import height
 from wharfinger.language.semantics.types import Kind, Type
 
 MAX_DEPTH = 60  # everything that goes through expressions is recursive, and lets are gone through as if they were written out
-CALL_STEPS = 20  # of a check, for each call besides the parts of the body: its lets with their names, heights and intervals
+CALL_STEPS = 20  # of a check, for each call besides the parts of the body and the lets that it needs
+LET_STEPS = 8  # for each of these lets: its name, its height and its interval
 MAX_CALL_LENGTH = 1000  # characters of a let that is named as a call is
 ANYWHERE = Place(name="a function", subjects=frozenset(Subject), aggregates=True)
 
@@ -176,6 +177,7 @@ def _let(context: Context, text: str, value: typed.Expr, span: Span) -> typed.Ex
     known = context.lets.get(text)
     if known is not None and known.value == value and known.value.type == value.type:
         return typed.LetRef(span=span, type=value.type, name=text)
+    context.work.spend(LET_STEPS)
     name = text if len(text) <= MAX_CALL_LENGTH else f"{text.partition('(')[0]}(…)"
     name = name if name not in context.lets else f"{name} #{len(context.lets)}"
     context.lets[name] = typed.Let(name=name, span=span, value=value, written=False)
