@@ -183,16 +183,27 @@ class PolicyBudget:
         """Begin a decision about a single pod; `decided` is its end, also where it raises."""
         self._call_timer = None
 
-    def decided(self, governing: Sequence[CompiledPolicy], seconds: float) -> bool:
-        """True if a decision about a pod that these policies govern, which took these seconds, suspends one of them."""
+    def decided(self, governing: Sequence[CompiledPolicy], seconds: float, *, goes_on: bool = False) -> bool:
+        """True if a decision about a pod that these policies govern, which took these seconds, suspends one of them.
+
+        With `goes_on`, the same evaluation may be concluded by a later decision: a policy has not yet kept to its budget in it.
+        """
         call_timer, self._call_timer = self._call_timer, None
         if not self.settings.seconds:
             return False
         if call_timer is not None:
-            return self._check(governing, seconds_by_policy(call_timer))
+            return self._check_once(governing, call_timer, goes_on=goes_on)
         if seconds > self.settings.seconds:
             self._watch(governing)
         return False
+
+    def _check_once(self, governing: Sequence[CompiledPolicy], call_timer: PolicyTimer, *, goes_on: bool) -> bool:
+        """Compare a decision about a pod with the budget; a policy exceeds its budget once in it, however many parts it has."""
+        seconds, allowed = seconds_by_policy(call_timer), self.settings.seconds
+        over = {policy.name for policy in governing if seconds.get(policy.name, 0.0) > allowed}
+        compared = [policy for policy in governing if policy.name not in call_timer.exceeded and (policy.name in over or not goes_on)]
+        call_timer.exceeded |= over
+        return self._check(compared, seconds)
 
     @contextmanager
     def group_step(self, governing: Callable[[], Sequence[CompiledPolicy]]) -> Iterator[None]:

@@ -193,15 +193,16 @@ class SchedulingCycle:
         One that raises counts for budgets too: it may have taken long.
         """
         started, snapshot, chain = self._clock.monotonic(), self._cluster.snapshot(), queued.profile.chain
-        decision = None
+        decision, goes_on = None, False
         self._budget.deciding()
         try:
             decider = queued.profile.decider
             decision = (decider.decide_unless_long if may_postpone else decider.decide)(snapshot, queued.pod)
+            goes_on = decision is None
         finally:
             queued.stages["decide"] = spent = self._clock.monotonic() - started
             pod_rules = chain.pod_rules(queued.pod, snapshot) if decision is None else decision.evaluation.pod_rules
-            suspends = self._budget.decided(pod_rules.governing, spent)
+            suspends = self._budget.decided(pod_rules.governing, spent, goes_on=goes_on)
         return decision, suspends
 
     def _skipped(self, queued: QueuedPod) -> bool:

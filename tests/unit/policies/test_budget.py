@@ -429,6 +429,34 @@ def test_times_of_a_decision_that_raised_count_for_that_decision_only():
     assert members.budget.suspended
 
 
+def postponed(members, before, after):
+    """A decision about a pod that is put off, and concluded after these seconds with the evaluation that it has."""
+    members.budget.deciding()
+    call_timer = members.begin(before)
+    members.budget.decided(members.governing, before, goes_on=True)
+    members.budget.deciding()
+    call_timer.of_policy("slow", members.clock.move)(after)
+    members.stopwatch.ended(call_timer, "Unschedulable")
+    members.budget.decided(members.governing, after)
+
+
+@pytest.mark.parametrize(("before", "after"), [(SLOW, 0.0), (BUDGET / 2, SLOW), (SLOW, SLOW)])
+def test_a_decision_that_is_put_off_exceeds_the_budget_once(before, after):
+    members = Members()
+    for _ in range(SUSPEND_AFTER):
+        assert not members.budget.suspended
+        postponed(members, before, after)
+    assert members.budget.suspended
+
+
+def test_a_decision_that_is_put_off_keeps_to_the_budget_once():
+    members = Members()
+    for _ in range(STEADY_AFTER):
+        assert members.budget.watches(["slow"])
+        postponed(members, 0.0, 0.0)
+    assert not members.budget.watches(["slow"])
+
+
 def test_one_step_suspends_a_policy_once_however_many_members_are_decided_about_in_it():
     members = Members()
     with members.step():
