@@ -57,14 +57,15 @@ def policies(tmp_path):
 def scheduler(control_plane, policies, tmp_path):
     """A `wharf run` with both schedulers.
 
-    Its backoffs do not end while other pods are to be tried, so that the order of attempts does not depend on the speed of the machine.
+    Its backoffs are longer than the queue takes, so that the order of attempts does not depend on the speed of the machine. They end while
+    a test waits: an attempt may fail because a controller has written the same volume.
     """
     settings = {
         "apiVersion": "config.wharfinger.dev/v1alpha1",
         "kind": "WharfingerConfiguration",
         "profiles": [{"schedulerName": name, "policies": [str(path)]} for name, path in policies.items()],
-        "podInitialBackoffSeconds": 3600,
-        "podMaxBackoffSeconds": 3600,
+        "podInitialBackoffSeconds": 20,
+        "podMaxBackoffSeconds": 20,
     }
     (tmp_path / "wharf.yaml").write_text(json.dumps(settings))
     with WharfProcess(control_plane, "--config", tmp_path / "wharf.yaml") as running:
