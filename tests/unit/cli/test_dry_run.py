@@ -337,3 +337,9 @@ def test_a_pod_with_the_uid_of_another_is_placed_under_a_new_one(wharf, tmp_path
     found = json.loads(out)["summary"]
     assert (code, found["placed"], found["unschedulable"]) == (0, 2, 1)
     assert err == "wharf: warning: pod shop/web: the cluster has it on a node already; it is placed once more\n"
+
+
+def test_a_scheduler_that_no_pending_pod_names_is_said_with_those_that_they_name(wharf):
+    code, _, err = wharf("dry-run", "--snapshot", CLUSTER, "--pods-of", "nobody")
+    sentence = "there are no pods to place; no pending pod has the spec.schedulerName nobody; they have default-scheduler"
+    assert (code, err) == (0, f"wharf: warning: {sentence}\n")

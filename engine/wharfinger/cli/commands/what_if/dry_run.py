@@ -179,8 +179,7 @@ def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
     inputs = what_if_input.read(flags, lambda found: _pending(found, pods_of))
     waiting = inputs.pods
     if not waiting:
-        where = "--pods has none" if flags.pods else "give some with --pods, or a snapshot with pending ones"
-        streams.warn([f"there are no pods to place; {where}"])
+        streams.warn([f"there are no pods to place; {_why_none(inputs.cluster, flags, pods_of)}"])
     before = None if seconds is None else checkpoint_of(inputs.cluster.state)
     now = inputs.cluster.state.snapshot().now
     with streams.bar(sys.stderr, "placing", len(waiting)) as advance:
@@ -240,6 +239,13 @@ def _pending(found: Cluster, scheduler: str | None) -> tuple[PodView, ...]:
     if scheduler is None:
         return found.pending
     return tuple(pod for pod in found.pending if pod.scheduler_name == scheduler)
+
+
+def _why_none(found: Cluster, flags: WhatIfFlags, scheduler: str | None) -> str:
+    if scheduler is not None and found.pending:
+        others = wording.capped(sorted({pod.scheduler_name for pod in found.pending}), 3)
+        return f"no pending pod has the spec.schedulerName {scheduler}; they have {others}"
+    return "--pods has none" if flags.pods else "give some with --pods, or a snapshot with pending ones"
 
 
 def _is_explained(
