@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tests.unit.scheduler.running import MOUNT, claim, node, pod, running, storage_class, volume
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.chain_settings import ChainConfig
+from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.scheduler.queued_pods import MAX_CHANGES
 
@@ -125,5 +126,41 @@ def test_changes_that_happen_while_a_volume_is_awaited_are_kept_within_bounds():
             await world.pass_time(1)
             assert world.cluster.nodes_of_pods() == {"default/x": "a"}
             assert world.scheduler.queue._in_flight.n_changes == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_pods_that_share_a_claim_reserve_its_volume_once(refused):
+    """A second write would be refused, because the volume is not what it was; what is refused is tried again."""
+
+    async def story():
+        disk = (storage_class("kubernetes.io/no-provisioner"), claim(), volume())
+        async with running(node("a"), *disk) as world:
+            answered, reserve, writes = asyncio.Event(), world.cluster.reserve_volume, []
+
+            async def slow(*written):
+                writes.append(written)
+                await answered.wait()
+                if refused and len(writes) == 1:
+                    raise WriteFailed("the server is busy")
+                await reserve(*written)
+
+            world.cluster.reserve_volume = slow
+            for name in "xyz":
+                world.cluster.put(pod(name, **MOUNT))
+                await world.calm()
+            assert len(writes) == 1
+            world.cluster.remove("Pod", "default/x")
+            await world.calm()
+            answered.set()
+            await world.calm()
+            await world.pass_time(3)
+            finish(world, "disk")
+            await world.pass_time(3)
+            assert world.cluster.nodes_of_pods() == {"default/y": "a", "default/z": "a"}
+            assert len(writes) == 1 + refused
+            assert [where[-1] for where, _ in world.seen.failures] == ["x", *("yz" if refused else "")]
+            assert not world.scheduler._binding._volumes._reservations
 
     asyncio.run(story())

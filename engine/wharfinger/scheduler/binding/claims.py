@@ -24,7 +24,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from wharfinger.emit import Failed
 from wharfinger.event_loop import Background, until
@@ -264,11 +267,19 @@ def _holds(claim: objects.ResourceClaim, allocation: objects.Allocation) -> bool
     return has is not None and has.devices.results == allocation.devices.results
 
 
+class _Reservation(Struct):
+    """A write that reserves a volume, and the number of pods that wait for its claim."""
+
+    write: asyncio.Future[None]
+    pods: int = 0
+
+
 class VolumeBinds:
     """Binds the volume claims of placed pods."""
 
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
+        self._reservations: dict[tuple[str, str, str], _Reservation] = {}  # by name and version of the volume, and the uid of the claim
 
     async def bind(self, placement: Placement, chain: Chain, check: Callable[[], None]) -> None:
         """Wait until every claim of the pod is bound; `BindFailed` if one cannot be bound, or not within `bindTimeoutSeconds`.
@@ -282,11 +293,12 @@ class VolumeBinds:
         if writer is None:
             names = ", ".join(claim.metadata.name for claim in waiting)
             raise BindFailed(f"binding volumes on first use is not supported here (claims {names})", retriable=False)
-        try:
-            await self._write(waiting, placement, writer)
-        except WriteFailed as failed:
-            raise BindFailed(f"binding volumes: {failed.reason}") from failed
-        await self._wait_for_claims(placement, plugin.arguments.bind_timeout_seconds, check)
+        with ExitStack() as shared:
+            try:
+                await self._write(waiting, placement, writer, shared)
+            except WriteFailed as failed:
+                raise BindFailed(f"binding volumes: {failed.reason}") from failed
+            await self._wait_for_claims(placement, plugin.arguments.bind_timeout_seconds, check)
 
     def _waiting(self, pod: PodView) -> list[objects.PersistentVolumeClaim]:
         """The pod's claims that are not bound yet; `BindFailed` for a claim that does not exist any more."""
@@ -296,7 +308,9 @@ class VolumeBinds:
                 raise BindFailed(volume_claims.claim_not_found(use.claim))
         return volume_claims.waiting_claims(pod, store)
 
-    async def _write(self, waiting: list[objects.PersistentVolumeClaim], placement: Placement, writer: VolumeWriter) -> None:
+    async def _write(
+        self, waiting: list[objects.PersistentVolumeClaim], placement: Placement, writer: VolumeWriter, shared: ExitStack
+    ) -> None:
         """Reserve volumes, and name the node to provisioners."""
         snapshot = self._cluster.snapshot()
         row = snapshot.row(placement.node)
@@ -307,7 +321,25 @@ class VolumeBinds:
             if volume is None:
                 await writer.annotate_claim(claim, {SELECTED_NODE: placement.node})
             elif volume.spec.claim_ref is None:
-                await writer.reserve_volume(volume, claim)
+                await self._reserve(volume, claim, writer, shared)
+
+    async def _reserve(
+        self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim, writer: VolumeWriter, shared: ExitStack
+    ) -> None:
+        """Reserve a volume, once for all pods that wait for the claim: a second write of the same version would be refused."""
+        key = volume.metadata.name, volume.metadata.resource_version, claim.metadata.uid
+        found = self._reservations.get(key)
+        if found is None:
+            found = self._reservations[key] = _Reservation(asyncio.ensure_future(writer.reserve_volume(volume, claim)))
+        found.pods += 1
+        shared.callback(self._leave, key)
+        await asyncio.shield(found.write)  # it goes on for the others if this attempt is cancelled
+
+    def _leave(self, key: tuple[str, str, str]) -> None:
+        found = self._reservations[key]
+        found.pods -= 1
+        if not found.pods:
+            del self._reservations[key]
 
     async def _wait_for_claims(self, placement: Placement, seconds: float, check: Callable[[], None]) -> None:
         clock = self._cluster.ports.clock
