@@ -174,7 +174,7 @@ def policy_files(paths: Iterable[str | Path]) -> list[str]:
 
 
 def _files_below(folder: str) -> list[str]:
-    """The policy files in a folder and below, sorted; raises `UsageError` if there are unexpectedly none, or on an unreadable folder."""
+    """The policy files in a folder and below, sorted; raises `UsageError` if there are unexpectedly none, or for what cannot be read."""
 
     def refuse(error: OSError) -> None:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}")
@@ -185,7 +185,16 @@ def _files_below(folder: str) -> list[str]:
         found.extend(Path(parent, name) for name in names if name.endswith(SUFFIX))
     if not found and not Path(folder, NO_POLICIES_MARKER).exists():
         raise UsageError(f"{folder}: no *{SUFFIX} files in this folder")
-    return sorted(str(path) for path in found if path.is_file())
+    return sorted(str(path) for path in found if _is_file(path))
+
+
+def _is_file(path: Path) -> bool:
+    """True for a file; False for what editors leave, as Emacs' `.#a.policy`. Raises `UsageError` for what else cannot be read."""
+    if path.is_file():
+        return True
+    if path.name.startswith("."):
+        return False
+    raise UsageError(f"cannot read {path}: {'it is a link that leads to no file' if path.is_symlink() else 'it is no regular file'}")
 
 
 class Texts(Protocol):

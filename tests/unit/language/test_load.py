@@ -11,7 +11,7 @@ import pytest
 from wharfinger.builtins import CATALOGUE
 from wharfinger.errors import UsageError
 from wharfinger.language.files import MAX_IMPORTS
-from wharfinger.language.load import load_policies
+from wharfinger.language.load import load_policies, policy_files
 
 RULE = "filter f { require node.pod_count < 9 }\n"
 TEST = 'test "placed" {\n  node a {}\n  pod web {}\n  place web\n  expect web on a\n}\n'
@@ -155,6 +155,22 @@ def test_one_bad_file_does_not_hide_the_others(tmp_path):
     policies, found = load(tmp_path)
     assert policies == [None, None, "c", None]
     assert [line.split()[0] for line in found] == ["P001", "P301", "P002"]
+
+
+@pytest.mark.parametrize("target", ["nothing.policy", "b.policy"], ids=["to nothing", "in a circle"])
+def test_a_link_in_a_folder_that_leads_to_no_file_is_refused(tmp_path, target):
+    (tmp_path / "a.policy").write_text('policy "a"\n')
+    (tmp_path / ".#a.policy").symlink_to("me@host.1234")  # of Emacs, while the file is edited
+    assert policy_files([tmp_path]) == [str(tmp_path / "a.policy")]
+    (tmp_path / "b.policy").symlink_to(target)
+    with pytest.raises(UsageError, match=f"cannot read {tmp_path}/b.policy: it is a link that leads to no file"):
+        policy_files([tmp_path])
+
+
+def test_what_is_no_regular_file_in_a_folder_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "a.policy")
+    with pytest.raises(UsageError, match=f"cannot read {tmp_path}/a.policy: it is no regular file"):
+        policy_files([tmp_path])
 
 
 def test_hidden_folders_are_left_alone(tmp_path):
