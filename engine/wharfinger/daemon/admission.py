@@ -24,7 +24,7 @@ from wharfinger.event_loop import Tasks
 from wharfinger.framework.ports import Clock
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.policy_admission import MAX_MEMORY_BYTES, READY, CheckRequest, CheckResult
-from wharfinger.signals.fair_queue import Places, Requester, TooMany, Turns
+from wharfinger.signals.fair_queue import FairTurns, QueueLimits, Requester, TooMany
 from wharfinger.telemetry.logs import Log
 from wharfinger.web.admission import Admission, Caller, Callers, Check, DeadlineExceeded, Overloaded, Verdict
 from wharfinger.web.server import Server, ServingCertificate
@@ -32,7 +32,7 @@ from wharfinger.web.server import Server, ServingCertificate
 PROCESSES = 3
 CHECK_TIMEOUT = 2.0
 """Seconds that one check may take; a usual text takes a hundredth of that."""
-PLACES = Places(number=PROCESSES, of_group=PROCESSES - 1, of_requester=1, waiting=64, waiting_of_requester=8)
+QUEUE_LIMITS = QueueLimits(number=PROCESSES, of_group=PROCESSES - 1, of_requester=1, waiting=64, waiting_of_requester=8)
 _START_SECONDS = 30.0
 _MAX_LINE_BYTES = 2**20
 
@@ -50,7 +50,7 @@ class CheckerPool:
     """Processes that check policies, started when they are needed."""
 
     def __init__(self, monotonic: Callable[[], float], *, command: tuple[str, ...], seconds: float = CHECK_TIMEOUT) -> None:
-        self.turns = Turns(PLACES, monotonic)
+        self.turns = FairTurns(QUEUE_LIMITS, monotonic)
         self._command = command
         self._seconds = seconds
         self._idle: list[Process] = []
@@ -175,13 +175,13 @@ POLL_SECONDS = 10.0
 
 @asynccontextmanager
 async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, what it reports to, and how it checks
-    settings: AdmissionSettings, host: str, seen: Callable[[str], None], clock: Clock, log: Log, rights: TenantRights
+    settings: AdmissionSettings, host: str, on_result: Callable[[str], None], clock: Clock, log: Log, rights: TenantRights
 ) -> AsyncIterator[Server]:
     """The server of the webhook while the context lasts; UsageError when the port is not available."""
     certificate = ServingCertificate(settings.certificate, settings.key, settings.client_ca_file)
     callers = Callers(names=frozenset(settings.client_names), anyone=settings.any_caller)
     pool = CheckerPool(clock.monotonic, command=checker_command(rights))
-    admission = Admission(check_of(pool, log), callers, seen)
+    admission = Admission(check_of(pool, log), callers, on_result)
     try:
         async with Server(admission.application(), host, settings.port, certificate.context) as server, Tasks() as tasks:
             log.info("serving admission", url=server.url)

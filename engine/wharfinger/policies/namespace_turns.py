@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from wharfinger.framework.policy_status import PolicyText
 from wharfinger.language.semantics.authority import Libraries
 from wharfinger.policies.ledger import Ledger, Offer
-from wharfinger.signals.fair_queue import FairQueue, Places, Requester
+from wharfinger.signals.fair_queue import FairQueue, QueueLimits, Requester
 
 MAX_TEXTS: Final = 20
 """Texts of namespaces that are built at a time."""
@@ -22,14 +22,14 @@ MAX_BYTES: Final = 2**16
 """The size of these texts with the libraries that they import, unless one alone is larger. The time of a check is in proportion to it."""
 
 _ANY_NUMBER: Final = 2**31
-_PLACES: Final = Places(number=1, of_group=1, of_requester=1, waiting=_ANY_NUMBER, waiting_of_requester=_ANY_NUMBER)
+_QUEUE_LIMITS: Final = QueueLimits(number=1, of_group=1, of_requester=1, waiting=_ANY_NUMBER, waiting_of_requester=_ANY_NUMBER)
 
 
 class NamespaceTurns:
     """The turns of namespaces at having their policies built."""
 
     def __init__(self) -> None:
-        self._queue: FairQueue[tuple[str, str]] = FairQueue(_PLACES)
+        self._queue: FairQueue[tuple[str, str]] = FairQueue(_QUEUE_LIMITS)
 
     def divided(self, pending: Mapping[str, Offer], ledger: Ledger) -> tuple[dict[str, Offer], dict[str, Offer]]:
         """(the offers with the texts to build now, the offers with the texts to build later), by source."""
@@ -55,7 +55,7 @@ class NamespaceTurns:
             requester, (source, key) = found
             length = _size((pending[source].texts or {})[key])
             fits = not chosen or size + length <= MAX_BYTES
-            self._queue.give_back(requester, length + 1 if fits else 0)
+            self._queue.release(requester, length + 1 if fits else 0)
             if not fits:
                 break
             chosen.add((source, key))

@@ -42,7 +42,7 @@ class TooMany(Exception):
     """Too many wait already."""
 
 
-class Places(Struct, frozen=True, kw_only=True):
+class QueueLimits(Struct, frozen=True, kw_only=True):
     """The number of places, the shares of one group and one requester, and how many items may wait, for one requester and for all."""
 
     number: int
@@ -55,7 +55,7 @@ class Places(Struct, frozen=True, kw_only=True):
 class FairQueue(Generic[Item]):
     """Things that wait for a place, by requester."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: QueueLimits) -> None:
         self._places = places
         self._waiting: dict[Requester, deque[Item]] = {}
         self._holding: dict[Requester, int] = {}
@@ -104,7 +104,7 @@ class FairQueue(Generic[Item]):
         self._reach(requester.group, None)
         return requester, item
 
-    def give_back(self, requester: Requester, used: float) -> None:
+    def release(self, requester: Requester, used: float) -> None:
         """Frees a place, and counts what its requester used."""
         self._holding[requester] -= 1
         if not self._holding[requester]:
@@ -146,10 +146,10 @@ class FairQueue(Generic[Item]):
         yield from idle[: max(0, len(self._used) - MAX_REMEMBERED)]
 
 
-class Turns:
+class FairTurns:
     """A limited number of contexts at a time; the next one depends on what each requester has used, in seconds of `monotonic`."""
 
-    def __init__(self, places: Places, monotonic: Callable[[], float]) -> None:
+    def __init__(self, places: QueueLimits, monotonic: Callable[[], float]) -> None:
         self._queue: FairQueue[asyncio.Future[None]] = FairQueue(places)
         self._monotonic = monotonic
 
@@ -176,7 +176,7 @@ class Turns:
             self._ended(requester, self._monotonic() - began)
 
     def _ended(self, requester: Requester, seconds: float) -> None:
-        self._queue.give_back(requester, seconds)
+        self._queue.release(requester, seconds)
         self._next()
 
     def _next(self) -> None:
@@ -200,14 +200,14 @@ class Workers:
         self._most = most
         self._started = 0
         self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        limits = Places(
+        limits = QueueLimits(
             number=most,
             of_group=max(1, most - 1),
             of_requester=max(1, most // 2),
             waiting=MAX_WAITING,
             waiting_of_requester=MAX_WAITING,
         )
-        self._turns = Turns(limits, monotonic)
+        self._turns = FairTurns(limits, monotonic)
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def run(self, work: Callable[[], Result], requester: Requester) -> Result:

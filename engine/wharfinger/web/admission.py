@@ -41,7 +41,7 @@ class _User(msgspec.Struct):
     username: str = ""
 
 
-class _Question(msgspec.Struct):
+class _ReviewRequest(msgspec.Struct):
     uid: str
     operation: str = ""
     object: msgspec.Raw = msgspec.Raw(b"null")
@@ -52,7 +52,7 @@ class _Question(msgspec.Struct):
 class _Review(msgspec.Struct):
     api_version: str = msgspec.field(name="apiVersion", default="")
     kind: str = ""
-    request: _Question | None = None
+    request: _ReviewRequest | None = None
 
 
 class _Object(msgspec.Struct):
@@ -140,11 +140,11 @@ _FAILURES: Mapping[type[Exception], tuple[str, int, str]] = {
 
 
 class Admission(Struct):
-    """The webhook. `seen` is called with the result of each review, one of `telemetry.metrics.RESULTS`."""
+    """The webhook. `on_result` is called with the result of each review, one of `telemetry.metrics.RESULTS`."""
 
     check: Check
     callers: Callers
-    seen: Callable[[str], None] = lambda _result: None
+    on_result: Callable[[str], None] = lambda _result: None
     limits: AdmissionLimits = AdmissionLimits()
     _present: Counter[str] = field(default_factory=Counter)
     _bytes: int = 0
@@ -168,7 +168,7 @@ class Admission(Struct):
             result, status, sentence = next(answer for kind, answer in _FAILURES.items() if isinstance(error, kind))
             return self._failure(result, status, sentence or str(error))
         except Exception:
-            self.seen("failed")
+            self.on_result("failed")
             raise
 
     @contextmanager
@@ -203,21 +203,21 @@ class Admission(Struct):
                     raise _Unreadable(f"a review has at most {MAX_BYTES} bytes")
                 if self._bytes > MAX_TOTAL_BYTES:
                     raise Overloaded
-            question, checked = _question(bytes(content))
+            question, checked = _review_request(bytes(content))
             verdict = Verdict()
             if checked is not None:
                 verdict = await self.check(checked, Caller(question.user.username, address))
         finally:
             self._bytes -= len(content)
-        self.seen("refused" if verdict.refusal else "allowed")
+        self.on_result("refused" if verdict.refusal else "allowed")
         return Response(msgspec.json.encode(_review(question.uid, verdict)), media_type="application/json")
 
     def _failure(self, result: str, status: int, sentence: str) -> Response:
-        self.seen(result)
+        self.on_result(result)
         return PlainTextResponse(f"{sentence}\n", status)
 
 
-def _question(content: bytes) -> tuple[_Question, msgspec.Raw | None]:
+def _review_request(content: bytes) -> tuple[_ReviewRequest, msgspec.Raw | None]:
     """The question of a review, and the object to check; None if it is being deleted or its spec has not changed."""
     try:
         content.decode()

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from tests.in_memory import ManualClock
 from wharfinger.signals import fair_queue
-from wharfinger.signals.fair_queue import FairQueue, Places, Requester, TooMany, Turns
+from wharfinger.signals.fair_queue import FairQueue, FairTurns, QueueLimits, Requester, TooMany
 
 CLUSTER = {"group": "cluster", "rank": 0}
 TENANTS = {"group": "tenants", "rank": 1}
 
 
 def places(number=2, *, of_group=None, of_requester=1, waiting=100, each=100):
-    return Places(number=number, of_group=of_group or number, of_requester=of_requester, waiting=waiting, waiting_of_requester=each)
+    return QueueLimits(number=number, of_group=of_group or number, of_requester=of_requester, waiting=waiting, waiting_of_requester=each)
 
 
 def served(queue, costs, rounds):
@@ -25,7 +25,7 @@ def served(queue, costs, rounds):
     for _ in range(rounds):
         requester, _ = queue.take()
         order.append(requester.name)
-        queue.give_back(requester, costs.get(requester.name, 1.0))
+        queue.release(requester, costs.get(requester.name, 1.0))
         queue.put(requester, object())
     return order
 
@@ -90,7 +90,7 @@ def test_remembered_requesters_are_bounded():
     queue = FairQueue(places(1))
     for number in range(3 * fair_queue.MAX_REMEMBERED):
         queue.put(Requester(str(number), group=str(number)), None)
-        queue.give_back(queue.take()[0], 1.0)
+        queue.release(queue.take()[0], 1.0)
     assert len(queue._used) <= fair_queue.MAX_REMEMBERED
 
 
@@ -110,7 +110,7 @@ def test_every_place_is_used_within_the_limits_and_all_get_their_turn(asked, num
             assert max(requesters.values()) <= limits.of_requester
         assert holding, "a query waits although all places are free"
         requester, cost = holding.pop(0)
-        queue.give_back(requester, cost)
+        queue.release(requester, cost)
         seen.append((*requester[:2], cost))
     assert Counter(seen) == Counter(asked)
 
@@ -118,7 +118,7 @@ def test_every_place_is_used_within_the_limits_and_all_get_their_turn(asked, num
 def test_cancelled_requesters_release_their_turns():
     async def main():
         clock = ManualClock()
-        turns = Turns(places(1), clock.monotonic)
+        turns = FairTurns(places(1), clock.monotonic)
         order = []
 
         async def take(name, seconds):
@@ -144,7 +144,7 @@ def test_cancelled_requesters_release_their_turns():
 
 def test_a_turn_granted_to_a_cancelled_requester_is_not_lost():
     async def main():
-        turns = Turns(places(1), ManualClock().monotonic)
+        turns = FairTurns(places(1), ManualClock().monotonic)
         begun = asyncio.Event()
 
         async def take():
