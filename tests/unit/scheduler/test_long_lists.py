@@ -9,7 +9,7 @@ from tests.unit.scheduler.running import Running, node, pod
 from tests.work import calls
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.scheduler import event_handlers as feeds
+from wharfinger.scheduler import event_handlers
 from wharfinger.scheduler.event_handlers import OBJECTS_PER_STEP
 
 
@@ -39,27 +39,27 @@ def test_pods_that_come_before_their_nodes_cost_the_same_each():
 
 def test_a_list_is_taken_over_in_short_steps():
     world = Running()
-    event_handlers = world.scheduler.sink
+    handlers = world.scheduler.sink
     nodes = [node("a"), node("b")]
     pods = [pod(f"pod-{number}", cpu="1m", nodeName="a" if number % 2 else "") for number in range(5 * OBJECTS_PER_STEP)]
-    for _ in event_handlers.replacing("Node", nodes):
+    for _ in handlers.replacing("Node", nodes):
         pass
     reported = []
-    upsert = event_handlers.upsert
+    upsert = handlers.upsert
 
     def counted(kind, obj):
         reported.append(obj.metadata.name)
         upsert(kind, obj)
 
-    event_handlers.upsert = counted
+    handlers.upsert = counted
     before = 0
-    for _ in event_handlers.replacing("Pod", pods):
+    for _ in handlers.replacing("Pod", pods):
         assert len(reported) - before <= OBJECTS_PER_STEP
         before = len(reported)
     assert sorted(reported) == sorted(each.metadata.name for each in pods)
     assert len(world.scheduler.queue) == len(pods) // 2
     gone = 0
-    for _ in event_handlers.replacing("Pod", pods[: 2 * OBJECTS_PER_STEP]):
+    for _ in handlers.replacing("Pod", pods[: 2 * OBJECTS_PER_STEP]):
         left = len(world.scheduler.known_pods)
         assert gone == 0 or gone - left <= OBJECTS_PER_STEP
         gone = left
@@ -69,10 +69,10 @@ def test_a_list_is_taken_over_in_short_steps():
 
 
 def test_pods_of_a_long_list_come_in_order_and_no_step_looks_at_the_age_of_all(monkeypatch):
-    portion, asked, age = 7, [], feeds._age
-    monkeypatch.setattr(feeds, "KEYS_PER_STEP", portion)
-    monkeypatch.setattr(feeds, "OBJECTS_PER_STEP", portion)
-    monkeypatch.setattr(feeds, "_age", lambda each: asked.append(each.metadata.name) or age(each))
+    portion, asked, age = 7, [], event_handlers._age
+    monkeypatch.setattr(event_handlers, "KEYS_PER_STEP", portion)
+    monkeypatch.setattr(event_handlers, "OBJECTS_PER_STEP", portion)
+    monkeypatch.setattr(event_handlers, "_age", lambda each: asked.append(each.metadata.name) or age(each))
     chance = random.Random(1)
 
     def aged(number):
@@ -92,65 +92,66 @@ def test_pods_of_a_long_list_come_in_order_and_no_step_looks_at_the_age_of_all(m
     assert reported == [*placed, *sorted(waiting, key=age)]
 
 
-def applied_in(event_handlers, work):
+def applied_in(handlers, work):
     """The names of the objects that are applied meanwhile."""
-    names, upsert = [], event_handlers.upsert
+    names, upsert = [], handlers.upsert
 
     def counted(kind, obj):
         names.append(obj.metadata.name)
         upsert(kind, obj)
 
-    event_handlers.upsert = counted
+    handlers.upsert = counted
     work()
-    del event_handlers.upsert
+    del handlers.upsert
     return names
 
 
 def test_placed_pods_of_a_list_are_applied_while_it_is_read_and_not_again_at_its_end():
     world = Running()
-    event_handlers = world.scheduler.sink
+    handlers = world.scheduler.sink
     first, second = [pod("waits"), pod("p0", nodeName="a")], [pod(f"p{number}", nodeName="a") for number in range(1, 5)]
     third, late = [pod("p5", nodeName="a"), pod("gone", nodeName="a")], pod("late", nodeName="a")
     for part in (first, second):
-        assert applied_in(event_handlers, lambda part=part: event_handlers.listing("Pod", part)) == []  # on no known node
-    event_handlers.replace("Node", [node("a", cpu="64")])
-    event_handlers.synced("Node")
-    assert applied_in(event_handlers, lambda: event_handlers.listing("Pod", third)) == ["p0", "p1", "p2", "p3"]
-    assert applied_in(event_handlers, lambda: event_handlers.listing("Pod", [late, late])) == ["p4", "p5", "gone", "late"]
-    assert applied_in(
-        event_handlers, lambda: event_handlers.replace("Pod", [*first, *second, third[0], late, pod("last", nodeName="a")])
-    ) == ["last", "waits"]
+        assert applied_in(handlers, lambda part=part: handlers.listing("Pod", part)) == []  # on no known node
+    handlers.replace("Node", [node("a", cpu="64")])
+    handlers.synced("Node")
+    assert applied_in(handlers, lambda: handlers.listing("Pod", third)) == ["p0", "p1", "p2", "p3"]
+    assert applied_in(handlers, lambda: handlers.listing("Pod", [late, late])) == ["p4", "p5", "gone", "late"]
+    assert applied_in(handlers, lambda: handlers.replace("Pod", [*first, *second, third[0], late, pod("last", nodeName="a")])) == [
+        "last",
+        "waits",
+    ]
     assert {each.name for each in world.scheduler.known_pods} == {"waits", *(f"p{number}" for number in range(6)), "late", "last"}
     assert int(world.scheduler.state.snapshot().pod_count.sum()) == 8
 
 
 def test_what_was_not_applied_of_a_list_that_broke_off_is_forgotten():
     world = Running()
-    event_handlers = world.scheduler.sink
-    event_handlers.listing("Pod", [pod("deleted", nodeName="a")])
-    event_handlers.replace("Node", [node("a")])
-    event_handlers.synced("Node")
-    event_handlers.replace("Pod", [])
-    event_handlers.listing("Pod", [pod("other", nodeName="a")])
+    handlers = world.scheduler.sink
+    handlers.listing("Pod", [pod("deleted", nodeName="a")])
+    handlers.replace("Node", [node("a")])
+    handlers.synced("Node")
+    handlers.replace("Pod", [])
+    handlers.listing("Pod", [pod("other", nodeName="a")])
     assert [each.name for each in world.scheduler.known_pods] == ["other"]
 
 
 def test_a_later_version_of_an_applied_pod_is_applied():
     world = Running()
-    event_handlers = world.scheduler.sink
-    event_handlers.replace("Node", [node("a"), node("b")])
-    event_handlers.synced("Node")
-    event_handlers.listing("Pod", [pod("moved", nodeName="a"), pod("same", nodeName="a")])
-    event_handlers.replace("Pod", [pod("moved", uid="another", nodeName="b"), pod("same", nodeName="a")])
+    handlers = world.scheduler.sink
+    handlers.replace("Node", [node("a"), node("b")])
+    handlers.synced("Node")
+    handlers.listing("Pod", [pod("moved", nodeName="a"), pod("same", nodeName="a")])
+    handlers.replace("Pod", [pod("moved", uid="another", nodeName="b"), pod("same", nodeName="a")])
     assert world.scheduler.state.snapshot().pod_count.tolist() == [1, 1]
 
 
 def test_no_step_compares_all_known_keys_with_those_of_the_list(monkeypatch):
-    monkeypatch.setattr(feeds, "KEYS_PER_STEP", 7)
+    monkeypatch.setattr(event_handlers, "KEYS_PER_STEP", 7)
     world = Running()
-    event_handlers = world.scheduler.sink
+    handlers = world.scheduler.sink
     pods = [pod(f"pod-{number}", cpu="1m", nodeName="a") for number in range(70)]
-    event_handlers.replace("Node", [node("a")])
-    event_handlers.replace("Pod", pods)
+    handlers.replace("Node", [node("a")])
+    handlers.replace("Pod", pods)
     in_portions = {"keys of the list": 10, "known keys": 10, "order": 10, "objects": 1}
-    assert len(list(event_handlers.replacing("Pod", pods))) == sum(in_portions.values())
+    assert len(list(handlers.replacing("Pod", pods))) == sum(in_portions.values())
