@@ -34,8 +34,11 @@ from wharfinger.model.devices.device import WHOLE, Device, DeviceDemand
 from wharfinger.model.devices.device_table import DevicesOf, DeviceTable
 
 Numbers = NDArray[np.float64]
-MAX_CELLS = 2**18
-"""Numbers that are computed at a time: at 5,000 nodes, all of them together would be gigabytes."""
+MAX_CELLS = 2**16
+"""Numbers that are computed at a time, as many as a cache of a processor holds: at 5,000 nodes, all of them would be gigabytes."""
+
+FEW_DEVICES = 64
+"""So many devices are not compared with each other: it would take longer than to calculate each of them."""
 
 
 # ── the plain definition ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -196,16 +199,17 @@ class _Nodes:
         self.plan = plan
         self.owners, self.n_rows = of.owners, of.n_rows
         self.free: Numbers = table.numbers("thousandths", _thousandths)[of.entries]
-        self.usable = self._usable(context, table, of.entries)
+        self.models = table.codes("model", _model)[of.entries] if any(plan.models) else np.zeros(len(self.free), dtype=np.int64)
+        self.usable = self._usable(context)
         amounts = snapshot.allocatable[:2, rows] - snapshot.requested[:2, rows]
         self.cpu, self.memory = amounts.astype(np.float64)
 
-    def _usable(self, context: AtRows, table: DeviceTable, entries: Any) -> NDArray[np.bool_]:
+    def _usable(self, context: AtRows) -> NDArray[np.bool_]:
         """True for the devices whose model each pair allows, (n_pairs, n_devices) or (n_pairs, 1) bool."""
         models = self.plan.models
         if not any(models):
             return np.ones((len(models), 1), dtype=np.bool_)
-        codes, strings = table.codes("model", _model)[entries], context.snapshot.strings
+        codes, strings = self.models, context.snapshot.strings
         wanted = [[strings.find(model) for model in sorted(each)] for each in models]
         return np.array([np.isin(codes, each) & (codes >= 0) if each else np.ones(len(codes), dtype=np.bool_) for each in wanted])
 
@@ -229,11 +233,23 @@ class _Nodes:
 
     def fragmentation_with(self, cpu: float, memory: float, milli: float, taken: NDArray[np.bool_]) -> Numbers:
         """The fragmentation of the node of each device that is `taken`, with that part of it taken."""
-        now, places = self.states(self.free), np.flatnonzero(taken)
+        now, (places, group) = self.states(self.free), self._distinct(np.flatnonzero(taken))
         found = np.empty(len(places))
         for part in _parts(len(places), len(self.plan.milli)):
             found[part] = self._states_with(now, cpu, memory, milli, places[part]).fragmentation(self.plan)
-        return found
+        return found[group]
+
+    def _distinct(self, places: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(one of some devices for each node, model and free part; for each of the devices the number of the one that is like it)."""
+        if len(places) < FEW_DEVICES:
+            return places, np.arange(len(places))
+        keys = self.models[places], self.free[places], self.owners[places]
+        order = np.lexsort(keys)
+        differs = np.logical_or.reduce([key[order[1:]] != key[order[:-1]] for key in keys])
+        number = np.concatenate((np.zeros(1, dtype=np.intp), np.cumsum(differs)))
+        group = np.empty(len(places), dtype=np.intp)
+        group[order] = number
+        return places[order[np.concatenate((np.ones(1, dtype=np.bool_), differs))]], group
 
     def _states_with(self, now: _States, cpu: float, memory: float, milli: float, taken: NDArray[np.intp]) -> _States:
         """A column for each device that is `taken`: its node with that part of it taken."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.model.clusters import pod as pod_of
+from wharfinger.builtins import fragmentation
 from wharfinger.builtins.fragmentation import FRAGMENTATION, State
 from wharfinger.builtins.signature import AtNode, AtRows
 from wharfinger.language.semantics import typed
@@ -135,7 +136,9 @@ def test_the_kernel_computes_the_definition(
         context = AtRows(snapshot, view, rows)
         numbers = range(len(nodes)) if isinstance(rows, slice) else rows.tolist()
         contexts = [AtNode(snapshot, view, row) for row in numbers]
-        found, there = AFTER.vector(context, workload)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fragmentation, "FEW_DEVICES", data.draw(st.sampled_from([1, fragmentation.FEW_DEVICES])))
+            found, there = AFTER.vector(context, workload)
         plain = [AFTER.scalar(each, workload) for each in contexts]
         assert NOW.vector(context, workload).tolist() == [NOW.scalar(each, workload) for each in contexts]
         assert [value if present else None for value, present in zip(found.tolist(), there.tolist(), strict=True)] == plain
@@ -158,6 +161,21 @@ def test_kept_values_of_nodes_follow_every_change(
         else:
             meta = objects.ObjectMeta(name=name, annotations={"devices": data.draw(DEVICES)})
             state.add_node(objects.Node(metadata=meta, status=objects.NodeStatus(allocatable={"cpu": "8", "memory": "2Gi"})))
+
+
+def test_equal_devices_of_a_node_are_calculated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = cluster([(4, 4, ":1000 :1000 :700 A:700 A:700 B:700 :1000 :100")] * 20)
+    workload = mix({"devices": 1, "milli": 400.0, "models": frozenset("A")}, {"devices": 1, "weight": 0.25})
+    calculated: list[int] = []
+    usual = fragmentation._Nodes._states_with
+
+    def counted(*arguments: Any) -> Any:
+        calculated.append(len(arguments[-1]))
+        return usual(*arguments)
+
+    monkeypatch.setattr(fragmentation._Nodes, "_states_with", counted)
+    AFTER.vector(AtRows(state.snapshot(), asking(100, 1, "1x500"), slice(None)), workload)
+    assert sum(calculated) == 20 * len({":1000", ":700", "A:700", "B:700"})
 
 
 def test_memory_does_not_grow_with_the_product_of_requests_and_nodes() -> None:
