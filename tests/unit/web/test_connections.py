@@ -205,6 +205,36 @@ def test_broken_requests_end_their_connection_and_no_line_of_the_log(caplog, fir
     assert caplog.messages == []
 
 
+@pytest.mark.parametrize("body", [b"Content-Length: 100\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\nno length\r\n"])
+def test_a_client_that_leaves_before_the_end_of_a_body_adds_no_line_to_the_log(caplog, body):
+    ended = []
+
+    async def answer(_request, content):
+        ended.append(content)
+        return Response(content)
+
+    read = with_body("application/json", 1000, answer)
+
+    async def reading(request):
+        response = await read(request)
+        ended.append(response.status_code)
+        return response
+
+    async def main():
+        async with Server(app(extra_routes=[Route("/read", reading, methods=["POST"])]), "127.0.0.1", 0) as server:
+            async with connected(server) as (_reader, writer):
+                writer.write(b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + body)
+                await writer.drain()
+                await asyncio.sleep(0.1)
+            async with asyncio.timeout(30):
+                while not ended:  # noqa: ASYNC110 — it is set by the server
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert ended == [408]
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize(
     "lengths", [b"Content-Length: 2\r\nContent-Length: 3\r\n", b"Content-Length: 2, 3\r\n"], ids=["two headers", "one header"]
 )
