@@ -85,7 +85,7 @@ def test_params_of_policies_are_compared(wharf):
             "--log and --snapshot exclude each other: a log has its own cluster, pods and settings",
         ),
         (["--log", "log.jsonl", *POLICY, "--replace", "all"], "--log and --replace exclude each other"),
-        (["--log", "log.jsonl"], "which policies would decide otherwise?"),
+        (["--log", "log.jsonl"], "there are no policies to compare with"),
         (["--log", "log.jsonl", *POLICY], "log.jsonl: no such decision log"),
         ([*POLICY], "no cluster:"),
         ([*CLUSTER, *POLICY, "--by", "zoen"], "no node has the label zoen"),

@@ -89,7 +89,7 @@ def test_the_function_gives_what_the_command_prints(snapshot):
     assert [(move.pod, move.target) for move in found.moves] == [("default/web", "node-b")]
     assert not wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["free-nodes"], most_priority=-1).moves
     assert not wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["free-nodes"], pods_of="other").moves
-    with pytest.raises(wharfinger.UsageError, match="no goal"):
+    with pytest.raises(wharfinger.UsageError, match="unknown or missing goal"):
         wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["more"])
 
 

@@ -58,7 +58,7 @@ def goals_named(names: Iterable[str]) -> tuple[Goal, ...]:
     known = {goal.value: goal for goal in Goal}
     chosen = tuple(dict.fromkeys(names))
     if not chosen or not known.keys() >= set(chosen):
-        raise UsageError(f"which goal? There are {', '.join(known)}; not {', '.join(chosen) or 'none'}")
+        raise UsageError(f"unknown or missing goal: expected one or several of {', '.join(known)}, not {', '.join(chosen) or 'none'}")
     return tuple(known[name] for name in chosen)
 
 
