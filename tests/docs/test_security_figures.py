@@ -1,0 +1,35 @@
+"""The limits that docs/operating/security.md names are those of the program."""
+
+from pathlib import Path
+
+import pytest
+
+from wharfinger.framework.plugins import default_preemption
+from wharfinger.operator import counted_work, policy_app, preview, preview_answer
+from wharfinger.policies import budget, namespace_turns
+from wharfinger.scheduler import cycle
+from wharfinger.scheduler.queue import sub_queues
+from wharfinger.web.playground import workbench
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        f"`limits.policyBudget` ({1000 * budget.BudgetSettings().seconds:g} ms per decision)",
+        f"after the first {cycle.AT_ONCE_SECONDS:g} s of CPU time",
+        f"{cycle.STEPS_IN_ORDER} steps at most where placed pods have more than {cycle.ALWAYS_IN_ORDER:,} templates",
+        f"It looks at {default_preemption.NODES_PER_STEP} nodes in one step",
+        f"At most {sub_queues.SCOPES_PER_STEP} scopes are evaluated in one step",
+        f"the {policy_app.MOST_APPS} oldest PolicyApps of a namespace",
+        f"are built {namespace_turns.MAX_TEXTS} at a time",
+        f"A template has at most {preview.MAX_TEMPLATE_BYTES:,} bytes",
+        f"({preview.MAX_BYTES_OF_LABELS // 2**20} MB of labels for all of them)",
+        f"{preview_answer.MAX_DRAIN_STEPS:,} for `drain`",
+        f"after {counted_work.MAX_OPERATIONS:,} counted operations",
+        f"A policy has at most {workbench.MAX_TEXT_LENGTH:,} characters",
+    ],
+)
+def test_a_limit_is_as_the_page_says(sentence):
+    assert sentence in PAGE
