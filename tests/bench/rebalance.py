@@ -97,13 +97,13 @@ def plan(name: str, state: ClusterState, goal: Goal, most_moves: int = 10_000, c
 
 
 class NotProved(Exception):
-    """The optimum was not proved in time."""
+    """The optimum was not proved within the effort."""
 
 
-def optimum(state: ClusterState, goal: Goal, seconds: float = 5.0) -> float:
+def optimum(state: ClusterState, goal: Goal, effort: float = 10.0) -> float:
     """The highest value of the goal of any placement of the pods on these nodes, for any order of moves.
 
-    Raises NotProved if CP-SAT does not find and prove it in time.
+    Raises NotProved if CP-SAT does not find and prove it within an effort, in seconds of its deterministic time.
     """
     snapshot = state.snapshot()
     model = cp_model.CpModel()
@@ -131,7 +131,7 @@ def optimum(state: ClusterState, goal: Goal, seconds: float = 5.0) -> float:
         worth.append(free)
     model.maximize(sum(worth))
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.max_deterministic_time = effort
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 1
     if solver.solve(model) != cp_model.OPTIMAL:
