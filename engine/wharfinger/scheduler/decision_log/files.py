@@ -3,10 +3,13 @@
 They are written in a separate thread: the recorder only puts references into a queue. The thread makes lines of them, gathers these for a
 moment, and writes; it starts a new file when one is big enough. Only finished files are synced to disk: what was written survives any end
 of the process, except for the last `BATCH_SECONDS` seconds; a crash of the machine loses what its kernel had not written yet.
+
+Several processes may share a log. Each holds a lock on the file that it writes, so the others do not remove it while it is still empty.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import stat
@@ -206,7 +209,10 @@ def begun(path: Path) -> FileIO:
             _finish(path)
         else:
             os.fchmod(file.fileno(), 0o600)
-            return file
+            _lock(file, fcntl.LOCK_SH)
+            if os.fstat(file.fileno()).st_nlink:
+                return file
+            file.close()  # another process has removed it before it was locked
 
 
 def _finish(path: Path) -> None:
@@ -216,15 +222,28 @@ def _finish(path: Path) -> None:
     """
     target = path.with_name(f"{path.name}.{max(map(_number, _numbered(path)), default=0) + 1:06d}")
     try:
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        reserved = FileIO(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
     except FileExistsError:
         return
+    with reserved:
+        _lock(reserved, fcntl.LOCK_SH)
+        if not os.fstat(reserved.fileno()).st_nlink:
+            return
+        try:
+            path.rename(target)
+        except OSError as error:
+            target.unlink(missing_ok=True)
+            if not isinstance(error, FileNotFoundError):
+                raise
+
+
+def _lock(file: FileIO, kind: int) -> bool:
+    """True if the file is locked until it is closed; False if another process has locked it, or the file system has no locks."""
     try:
-        path.rename(target)
-    except OSError as error:
-        target.unlink(missing_ok=True)
-        if not isinstance(error, FileNotFoundError):
-            raise
+        fcntl.flock(file, kind)
+    except OSError:
+        return False
+    return True
 
 
 def _numbered(path: Path) -> list[Path]:
@@ -256,12 +275,22 @@ def _not_a_log(path: Path) -> str:
 
 
 def prune(path: Path, most: int) -> None:
-    """Remove all but the latest `most` finished files, and empty files but the last, which may be about to be replaced."""
+    """Remove all but the latest `most` finished files, and empty files that no process will write to or replace."""
     sizes = {found: _size(found) for found in _numbered(path)}
     present = [found for found, size in sizes.items() if size]
-    empty = [found for found in list(sizes)[:-1] if not sizes[found]]
-    for old in [*present[: -most or None], *empty]:
+    for old in present[: -most or None]:
         old.unlink(missing_ok=True)
+    for empty in sizes.keys() - set(present):
+        _remove_if_unused(empty)
+
+
+def _remove_if_unused(empty: Path) -> None:
+    """Remove a file unless a process has locked it, has written to it, or has renamed another file to its name."""
+    with suppress(FileNotFoundError), FileIO(empty) as file:
+        if _lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            locked = os.fstat(file.fileno())
+            if not locked.st_size and os.path.samestat(locked, empty.stat()):
+                empty.unlink()
 
 
 def opened(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:

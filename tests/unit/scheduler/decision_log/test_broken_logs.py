@@ -242,6 +242,15 @@ def test_files_that_several_begin_at_once_are_all_there_and_each_has_one_writer(
     assert sorted(found) == sorted(HEAD + f"{writer} {number} end".encode() for writer in range(8) for number in range(40))
 
 
+def test_a_file_that_another_process_has_begun_is_not_removed_while_it_is_empty(path):
+    with files.begun(path) as slow, files.begun(path), files.begun(path):
+        files.prune(path, 8)
+        slow.write(HEAD + b"slow")
+    assert [stream.read() for _, stream in files.opened(path)] == [HEAD + b"slow", b""]
+    files.prune(path, 8)
+    assert sorted(found.name for found in path.parent.iterdir()) == [path.name, f"{path.name}.000001"]
+
+
 def test_an_empty_file_that_was_removed_before_it_was_used_is_begun_again(path):
     with recorder(path) as (recording, _):
         path.unlink()
