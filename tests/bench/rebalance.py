@@ -28,7 +28,7 @@ from wharfinger.simulate.placing import place_pods
 from wharfinger.what_if.rebalance.gains import one_gpu
 from wharfinger.what_if.rebalance.plan import Goal, PlanOptions, Rebalance, rebalance
 
-CUTS = 8
+CUTS = 16
 OWNER = objects.OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="openb", uid="openb", controller=True)
 POLICIES: Mapping[str, Sequence[str]] = {"default": (), "gpu-bin-pack": ("policies/gpu-bin-pack.policy",)}
 
