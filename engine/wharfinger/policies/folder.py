@@ -73,7 +73,7 @@ def _read(path: str, mounts: Path) -> Contents:
     folder = folder_of(path)
     data = Path(folder, KUBELET)
     root = data if data.is_symlink() else Path(folder)
-    if root == data and _leaves(data, folder) and data.exists():
+    if _leaves(data, folder):
         return Contents(files={}, lost=f"{data} is a link that leaves {folder}")
     names = _names(root, deep=is_folder(path))
     if not is_folder(path) and not Path(path).exists():
@@ -113,14 +113,17 @@ def _contents(names: Iterable[str], root: Path, folder: str, named: Path | None)
 
 def _inside(path: Path, folder: str, named: Path | None) -> bytes | str | None:
     """The content of a file in the folder; the file that the settings name (`named`) may be a link to anywhere."""
-    if path != named and path.is_symlink() and _leaves(path, folder) and os.path.exists(path):  # noqa: PTH110 — Path.exists raises without permission
+    if path != named and _leaves(path, folder):
         return f"{path.name} is a link that leaves {folder}; put the file itself there"
     return _content(path)
 
 
-def _leaves(link: Path, folder: str) -> bool:
-    """True if a link leads out of a folder."""
-    return not Path(os.path.realpath(link)).is_relative_to(os.path.realpath(folder))  # Path.resolve raises for links in a circle
+def _leaves(path: Path, folder: str) -> bool:
+    """True if a path is a link that leads out of a folder, to something that exists."""
+    if not path.is_symlink():
+        return False
+    target = Path(os.path.realpath(path))  # Path.resolve raises for links in a circle
+    return not target.is_relative_to(os.path.realpath(folder)) and os.path.exists(path)  # noqa: PTH110 — Path.exists raises without permission
 
 
 def _content(path: Path) -> bytes | str | None:

@@ -187,11 +187,10 @@ class Numbers:
         if low > high:
             return constant(y0)  # no x lies between
         slope = constant((y1 - y0) / (x1 - x0))
-        x = Value(x.term, x.present, low, high, x.whole, z3.And(x.term >= real(x0), x.term <= real(x1)))
-        distance = self._linear("difference", x, constant(x0), lambda a, b: a - b, (low - x0, high - x0), marks=())
         if slope.constant == 0.0:
             return constant(y0)
-        rise = distance
+        x = Value(x.term, x.present, low, high, x.whole, z3.And(x.term >= real(x0), x.term <= real(x1)))
+        rise = distance = self._linear("difference", x, constant(x0), lambda a, b: a - b, (low - x0, high - x0), marks=())
         if slope.constant != 1.0:
             ends = sorted((distance.low * slope.low, distance.high * slope.low))
             rise = self._linear("product", distance, slope, lambda a, b: a * b, (ends[0], ends[1]), marks=() if y0 else None)

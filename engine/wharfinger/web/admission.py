@@ -220,7 +220,7 @@ class Admission(Struct):
 def _review_request(content: bytes) -> tuple[_ReviewRequest, msgspec.Raw | None]:
     """The question of a review, and the object to check; None if it is being deleted or its spec has not changed."""
     try:
-        content.decode()
+        content.decode()  # the decoder does not check that the texts of the objects, which it passes on, are UTF-8
         review = _reviews.decode(content)
         question = review.request
         if (review.api_version, review.kind) != (API_VERSION, KIND) or question is None:

@@ -2,7 +2,7 @@
 
     Permit ──▶ PreBind (with the pod's volumes and devices) ──▶ Bind ──▶ PostBind
 
-Members of a group wait for each other before Bind (`together.GroupBinding`).
+Members of a group wait for each other before Bind (`group_binding.GroupBinding`).
 
 The pod is assumed on its node all the while. If anything fails, what was reserved is given back, the pod is forgotten and queued again. A
 bind without a response may have been written. The pod stays assumed while the watch has time to show it. The same bind is sent again; it
