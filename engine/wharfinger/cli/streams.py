@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,6 +91,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
 
 MIN_STEPS_FOR_BAR = 500
+SECONDS_BETWEEN_DRAWINGS = 0.1
 
 
 @contextmanager
@@ -101,6 +103,16 @@ def bar(stream: TextIO, title: str, total: int, min_steps: int = MIN_STEPS_FOR_B
     from rich.console import Console  # noqa: PLC0415 — 40 ms that only a terminal is worth
     from rich.progress import Progress  # noqa: PLC0415 — as above
 
-    with Progress(console=Console(file=stream), transient=True) as progress:
+    # drawn by this thread, so that the process can be forked
+    with Progress(console=Console(file=stream), transient=True, auto_refresh=False) as progress:
         task = progress.add_task(title, total=total)
-        yield lambda: progress.advance(task)
+        drawn = time.monotonic()
+
+        def advance() -> None:
+            nonlocal drawn
+            progress.advance(task)
+            if (now := time.monotonic()) - drawn >= SECONDS_BETWEEN_DRAWINGS:
+                progress.refresh()
+                drawn = now
+
+        yield advance

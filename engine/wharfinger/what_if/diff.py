@@ -5,6 +5,9 @@ only because earlier pods are on other nodes. To distinguish these, the chain be
 if it chooses the same node there as the chain after, no rule makes a difference for this pod, and it *follows* the others. Otherwise the
 rules that make the difference on this state are its causes.
 
+In two processes, the chain before places its pods in a child process. The chain after does not wait for it: until the nodes of the side
+before are known, the chain before decides every pod again, also those that turn out not to differ.
+
 Over a decision log, both chains make each recorded decision on the cluster as it was then. No decision rests on an earlier one there, so
 every change has rules that cause it.
 """
@@ -14,8 +17,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -37,6 +41,7 @@ from wharfinger.simulate import device_claims, replay
 from wharfinger.simulate.dry_run import DryRun, PodResult, dry_run
 from wharfinger.simulate.placing import Tried, ignore
 from wharfinger.steps import at_once
+from wharfinger.what_if.child_process import Pending, can_fork, in_child, in_this_process
 from wharfinger.what_if.leaving_pods import recreated
 
 
@@ -191,19 +196,23 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     replaced: Sequence[PodView] = (),
     labels: Sequence[str] = (),
     advance: Callable[[], None] = lambda: None,
+    in_two_processes: bool = False,
 ) -> Diff:
     """Compares where two chains place the waiting `pods` and the running `replaced`. `state` stays as it is.
 
     Where pods are replaced, they are taken from their nodes and placed with all others in order of age, as if the cluster were filled
     again; otherwise pods are placed in queue order. `labels` are those by whose values the pods are counted, by default the zone.
-    `advance` is called for every pod and side. UnknownObject for a label that no node has.
+    `advance` is called for every pod and side. With `in_two_processes`, a child process places the pods of the side before, where
+    `child_process.can_fork`; the answer is the same. UnknownObject for a label that no node has.
     """
     state.snapshot().require_labels(labels)
-    placing = _Placing(state, [*map(recreated, replaced), *pods], replaced, labels or (ZONE,), advance)
-    former = placing.by(before)
-    comparison = _Comparison(before, after, former.nodes, frozenset(group.group for group in former.side.run.groups))
-    later = placing.by(after, comparison.tried)
-    changes = (*_changes_of_pods(former, later, comparison.found), *_of_others(state, former, later))
+    placing = _Placing(state, [*map(recreated, replaced), *pods], replaced, labels or (ZONE,))
+    compute = in_child if in_two_processes and can_fork() else in_this_process
+    with compute(partial(placing.by, before), (before, *placing.pods), advance) as pending:
+        comparison = _Comparison(before, after, pending)
+        later = placing.by(after, advance, comparison.tried)
+        former = pending.result()
+    changes = (*_changes_of_pods(former, later, comparison.found(former)), *_of_others(state, former, later))
     return Diff(before=former.side, after=later.side, changes=changes, pods=len(later.results), replaced=len(replaced))
 
 
@@ -218,6 +227,11 @@ class _Placed(Struct, frozen=True, kw_only=True, dict=True):
     def evicted_for(self) -> Mapping[str, str]:
         """The pod for which each evicted pod had to leave; both by `namespace/name`."""
         return {victim: result.pod for result in self.side.run.results for victim in result.victims}
+
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        """The groups with which pods were placed."""
+        return frozenset(group.group for group in self.side.run.groups)
 
     def message(self, uid: str) -> str:
         """The reason why a pod has no node in the end; "" if it has one."""
@@ -238,22 +252,19 @@ def _evicted(why: str | None) -> str:
 class _Placing:
     """Places the same pods on copies of one state."""
 
-    def __init__(
-        self, state: ClusterState, pods: Sequence[PodView], without: Sequence[PodView], labels: Sequence[str], advance: Callable[[], None]
-    ) -> None:
+    def __init__(self, state: ClusterState, pods: Sequence[PodView], without: Sequence[PodView], labels: Sequence[str]) -> None:
+        self.pods = pods
         self._snapshot = state.snapshot()
-        self._pods = pods
         self._without = without
         self._order = age_key if without else queue_key
         self._labels = labels
-        self._advance = advance
 
-    def by(self, chain: Chain, tried: Tried = ignore) -> _Placed:
-        """The pods placed by a chain; `tried` is called with each decision."""
+    def by(self, chain: Chain, advance: Callable[[], None], tried: Tried = ignore) -> _Placed:
+        """The pods placed by a chain; `advance` is called for each pod, `tried` with each decision."""
         state = at_once(copied(self._snapshot, frozenset(pod.uid for pod in self._without)))
         for pod in self._without:
             device_claims.give_back_claims(state, pod)
-        run = dry_run(chain, state, self._pods, advance=self._advance, order=self._order, tried=tried)
+        run = dry_run(chain, state, self.pods, advance=advance, order=self._order, tried=tried)
         end = state.snapshot()
         spreads = tuple(_spread(end, label) for label in self._labels)
         return _Placed(
@@ -282,28 +293,49 @@ def _spread(snapshot: Snapshot, label: str) -> Spread | None:
     return Spread(label=label, domains=tuple(sorted(found, key=lambda domain: (domain.value is None, domain.value or ""))))
 
 
+class _Tried(NamedTuple):
+    """A decision of the chain after, and the causes if the chain before decides otherwise on the same state."""
+
+    node: str | None
+    nominated: str | None
+    group: str
+    causes: tuple[Cause, ...]
+
+
 class _Comparison:
     """Compares the decisions of the chain after, as they are made, with those that the chain before makes on the same state."""
 
-    def __init__(self, before: Chain, after: Chain, nodes: Mapping[str, str | None], groups: frozenset[str]) -> None:
+    def __init__(self, before: Chain, after: Chain, former: Pending[_Placed]) -> None:
         self._decider = Decider(before)
         self._explainers = (PolicyExplainer(before), PolicyExplainer(after))
-        self._nodes = nodes
-        self._groups = groups
-        self.found: dict[str, tuple[Cause, ...]] = {}
+        self._former = former
+        self._last: dict[str, _Tried] = {}
 
     def tried(self, decision: Decision, snapshot: Snapshot) -> None:
-        """Find the causes if the pod may end on another node. What a later attempt finds counts only if it places the pod."""
+        """Find the causes if the pod may end on another node. A later attempt that places it nowhere finds nothing new."""
         uid = decision.pod.uid
-        if decision.nominated is None and decision.node == self._nodes[uid]:
-            self.found.pop(uid, None)
+        if uid in self._last and decision.node is None and decision.nominated is None:
             return
-        if decision.node is None and decision.nominated is None and uid in self.found:
-            return
-        if decision.group in self._groups:
-            return  # the group is one on both sides: its members differ only because the group does
-        former = self._decider.decide(snapshot, decision.pod)
-        self.found[uid] = tuple(causes(former, decision, snapshot, self._explainers))
+        known = self._former.if_done()
+        found: tuple[Cause, ...] = ()
+        if known is None or self._may_differ(known, uid, decision):
+            former = self._decider.decide(snapshot, decision.pod)
+            found = tuple(causes(former, decision, snapshot, self._explainers))
+        self._last[uid] = _Tried(decision.node, decision.nominated, decision.group, found)
+
+    def found(self, former: _Placed) -> dict[str, tuple[Cause, ...]]:
+        """The causes for each pod that may end on another node, by uid."""
+        return {uid: last.causes for uid, last in self._last.items() if self._may_differ(former, uid, last)}
+
+    @staticmethod
+    def _may_differ(former: _Placed, uid: str, decision: Decision | _Tried) -> bool:
+        """Returns True unless the pod gets the node that it has on the side before, or its group is one on both sides.
+
+        In a group on both sides, members differ only because the group does.
+        """
+        if decision.nominated is None and decision.node == former.nodes[uid]:
+            return False
+        return decision.group not in former.groups
 
 
 def _changes_of_pods(former: _Placed, later: _Placed, found: Mapping[str, tuple[Cause, ...]]) -> Iterator[PodChange]:

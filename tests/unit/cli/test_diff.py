@@ -40,6 +40,18 @@ def test_reports(wharf, golden, flags):
     assert_golden(f"dry_run/{golden}", unrevised(out))
 
 
+@pytest.mark.parametrize("flags", [[], ["--against-param", "max_per_node=1", "--replace", "all"]])
+def test_two_processes_give_the_same_report(wharf, flags, monkeypatch):
+    """The report of a fork is the same, byte for byte."""
+    command = ["diff", *CLUSTER, *POLICY, *flags, "--format", "json"]
+    alone = wharf(*command)
+    forks = []
+    monkeypatch.setattr("wharfinger.cli.commands.what_if.diff.MIN_PODS_FOR_TWO_PROCESSES", 0)
+    monkeypatch.setattr("wharfinger.what_if.diff.can_fork", lambda: not forks.append(None))
+    assert wharf(*command) == alone
+    assert forks
+
+
 def test_yaml_means_the_same_as_json(wharf):
     _, as_json, _ = wharf("diff", *CLUSTER, *POLICY, "--format", "json")
     _, as_yaml, _ = wharf("diff", *CLUSTER, *POLICY, "--format", "yaml")

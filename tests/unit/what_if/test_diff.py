@@ -1,5 +1,7 @@
 """Two sets of policies compared over the same pods: what differs, and whether a rule decided it or other pods did."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from tests.unit.groups.test_turns import pod as gang_pod
@@ -22,6 +24,29 @@ from wharfinger.what_if.diff import GroupChange, diff
 from wharfinger.what_if.leaving_pods import recreated
 
 OTHER = POLICY.replace("least_allocated", "most_allocated").replace("filter no_spot", "filter no_spot when pod.priority > 7")
+
+
+@pytest.fixture(params=[0, 5, 1_000_000], ids=["known", "known later", "known last"], autouse=True)
+def side_before(request, monkeypatch):
+    """The side before is known from the start, after some decisions of the side after, or after all: the answers are the same."""
+
+    class Late:
+        def __init__(self, answer):
+            self.answer = answer
+            self.asked = 0
+
+        def if_done(self):
+            self.asked += 1
+            return self.answer if self.asked > request.param else None
+
+        def result(self):
+            return self.answer
+
+    @contextmanager
+    def compute(function, _shared, advance):
+        yield Late(function(advance))
+
+    monkeypatch.setattr("wharfinger.what_if.diff.in_this_process", compute)
 
 
 def nodes_after(side):

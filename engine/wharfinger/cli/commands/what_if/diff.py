@@ -19,6 +19,8 @@ from wharfinger.what_if.diff import Diff, LogDiff, diff, log_diff
 from wharfinger.what_if.leaving_pods import replaced_pods
 
 DEFAULT_ROWS = 50
+MIN_PODS_FOR_TWO_PROCESSES = 1000
+"""Pods below which a second process is not worth its start."""
 NO_POLICIES = "no policies, the settings of Kubernetes"
 
 
@@ -91,7 +93,16 @@ def _over_pods(flags: WhatIfFlags, against: AgainstFlags, words: list[str], labe
     if not inputs.pods and not replaced:
         streams.warn(["there are no pods to place; give some with --pods, or place running ones again with --replace"])
     with streams.bar(sys.stderr, "placing on both sides", 2 * (len(inputs.pods) + len(replaced))) as advance:
-        found = diff(before, inputs.chain, inputs.cluster.state, inputs.pods, replaced=replaced, labels=labels, advance=advance)
+        found = diff(
+            before,
+            inputs.chain,
+            inputs.cluster.state,
+            inputs.pods,
+            replaced=replaced,
+            labels=labels,
+            advance=advance,
+            in_two_processes=len(inputs.pods) + len(replaced) >= MIN_PODS_FOR_TWO_PROCESSES,
+        )
     return found, Titles(before=titled, after=_described(inputs.chain, flags.config))
 
 
