@@ -15,8 +15,8 @@ class TooMuchWork(Exception):
     """A call that does far more than any test should."""
 
 
-def calls(function: Callable[[], Any], most: int = MOST) -> int:
-    """The number of functions that a call enters, in Python and in C; raises `TooMuchWork` beyond `most`, so endless calls fail soon.
+def calls(function: Callable[[], Any], limit: int = MOST) -> int:
+    """The number of functions that a call enters, in Python and in C; raises `TooMuchWork` beyond `limit`, so endless calls fail soon.
 
     The garbage collector rests meanwhile: what it calls (hypothesis and the scheduler register functions) would be counted too.
     """
@@ -26,8 +26,8 @@ def calls(function: Callable[[], Any], most: int = MOST) -> int:
         nonlocal count
         if event in {"call", "c_call"}:
             count += 1
-            if count > most:
-                raise TooMuchWork(f"more than {most:,} calls")
+            if count > limit:
+                raise TooMuchWork(f"more than {limit:,} calls")
 
     before, collecting = sys.getprofile(), gc.isenabled()
     gc.disable()

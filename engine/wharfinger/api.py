@@ -220,7 +220,7 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     extra = NodesLike(model=like, count=nodes or 1) if like is not None else None
     waiting = _pods_or_pending(cluster, pods)
     assembled = _chain(policies, config)
-    return counting.capacity(assembled, cluster.state, waiting, by=by, extra=extra, most=most, changes=changes)
+    return counting.capacity(assembled, cluster.state, waiting, by=by, extra=extra, limit=most, changes=changes)
 
 
 def drain(  # noqa: PLR0913 — the keywords are independent choices
@@ -358,7 +358,7 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
     numbers = tunables.chosen(tunables.found(policies, _chain(policies, config), kubernetes=kubernetes), search, policies)
     goals = [objective(text) for text in objectives]
     where = partial(processes, jobs=jobs) if dask is None else partial(on_dask, address=dask)
-    return tuned(policies, numbers, goals, searched, kept, where, most=trials, seed=seed)
+    return tuned(policies, numbers, goals, searched, kept, where, n_trials=trials, seed=seed)
 
 
 def _chain(policies: Sequence[CompiledPolicy], config: ChainConfig | None = None) -> chain.Chain:

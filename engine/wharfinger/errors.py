@@ -84,9 +84,9 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
-def on_one_line(text: str, most: int | None = None) -> str:
-    """The text on one line, without control characters, cut to `most` characters (None: not cut)."""
-    short = text if most is None or len(text) <= most else text[:most] + "…"
+def on_one_line(text: str, limit: int | None = None) -> str:
+    """The text on one line, without control characters, cut to `limit` characters (None: not cut)."""
+    short = text if limit is None or len(text) <= limit else text[:limit] + "…"
     return short if short.isprintable() else printable(short).strip()
 
 

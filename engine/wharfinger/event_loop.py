@@ -59,20 +59,20 @@ BACKOFF_WINDOW = 1.0
 
 
 class Backoff(Struct, frozen=True, kw_only=True):
-    """Seconds to wait: `initial` after the first failure, twice as long after each further one, never more than `most`.
+    """Seconds to wait: `initial` after the first failure, twice as long after each further one, never more than `maximum`.
 
     As in kube-scheduler 1.36 (pkg/scheduler/backend/queue/backoff_queue.go).
     """
 
     initial: float = 1.0
-    most: float = 10.0
+    maximum: float = 10.0
 
     def seconds(self, failures: int) -> float:
         """The wait in seconds after a number of failures in a row; 0 after none."""
         if failures <= 0:
             return 0.0
         doublings = min(failures - 1, 63)  # beyond that only overflow would come
-        return min(self.initial * 2.0**doublings, self.most)
+        return min(self.initial * 2.0**doublings, self.maximum)
 
     def ready_at(self, failed_at: float, failures: int) -> float:
         """The end of the wait: the end of the window in which it runs out. 0 failures end at once."""
@@ -84,14 +84,14 @@ LATE_AFTER = 5.0
 """Seconds after which a write that is less urgent than bindings gets its usual share, however many bindings are in flight."""
 
 
-def writers_behind_bindings(waited: float, usual: int, most: int) -> int:
+def writers_behind_bindings(waited: float, usual: int, limit: int) -> int:
     """The number of writes at a time that are less urgent than bindings: one at first, and more the longer the oldest has waited.
 
     It is `usual` after `LATE_AFTER` seconds. Before that it grows with the cube of the wait, so that a burst of some seconds is bound
-    before most of them are written; beyond that, up to `most`, in proportion to it.
+    before most of them are written; beyond that, up to `limit`, in proportion to it.
     """
     share = waited / LATE_AFTER
-    return min(most, 1 + int((usual - 1) * (share**3 if share < 1 else share)))
+    return min(limit, 1 + int((usual - 1) * (share**3 if share < 1 else share)))
 
 
 # ── background tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

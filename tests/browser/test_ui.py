@@ -49,9 +49,9 @@ def held(tab):
     )
 
 
-def tab_to(tab, name, most=60):
+def tab_to(tab, name, limit=60):
     """Presses the tabulator until the keyboard is where `name` is."""
-    for _ in range(most):
+    for _ in range(limit):
         tab.keyboard.press("Tab")
         if held(tab) == name:
             return
@@ -568,7 +568,7 @@ def test_enter_opens_a_node_and_the_same_key_does_not_close_it(scheduler, visit)
     tab.keyboard.up("Enter")
     wait_text(tab, "#detail", "Requested")
     assert tab.evaluate("document.getElementById('detail').open")
-    tab_to(tab, "detail-close", most=2)
+    tab_to(tab, "detail-close", limit=2)
     tab.keyboard.press("Enter")
     assert not tab.evaluate("document.getElementById('detail').open")
     tab.wait_for_function("() => document.activeElement.id === 'map'")

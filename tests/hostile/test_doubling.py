@@ -18,7 +18,7 @@ SIMPLE = {"and": (Kind.BOOL, "{0} and {0}"), "+": (Kind.COUNT, "{0} + {0}"), "gu
 
 
 def work(text):
-    return calls(lambda: compile_policy(policy(text)), most=3_000_000)
+    return calls(lambda: compile_policy(policy(text)), limit=3_000_000)
 
 
 def grows_with_its_text(make):

@@ -31,7 +31,7 @@ def checked_and_compiled(text, then):
 
 
 def work(text, then=list):
-    return calls(lambda: checked_and_compiled(text, then), most=20_000_000)
+    return calls(lambda: checked_and_compiled(text, then), limit=20_000_000)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -273,7 +273,7 @@ def test_extra_nodes_add_what_really_added_ones_do(found, shape, count):
 @example(THREE_IN_ONE_ZONE, (1, 300, "none", False, 0), set(), False, 5)  # there is room for more than the limit
 @example(THREE_IN_ONE_ZONE, (1, 300, "none", True, 0), set(), False, 30)  # a host port limits them to one on each node
 @example(THREE_IN_ONE_ZONE, (1, 300, "none", False, 0), {"few"}, False, 30)  # a rule limits them to two
-def test_a_total_is_that_of_pods_placed_one_by_one(found, shape, rules, nominated, most):
+def test_a_total_is_that_of_pods_placed_one_by_one(found, shape, rules, nominated, limit):
     deployment, chain, state = workload("web", shape), chain_of(rules), state_of(found)
     pods = pods_of(state, deployment)
     own = state_of(found)
@@ -283,22 +283,22 @@ def test_a_total_is_that_of_pods_placed_one_by_one(found, shape, rules, nominate
             (pod,) = pods_of(each, waiting)
             each.nominate(pod, found[-1].metadata.name)
     with SupposedChanges(state) as supposed:
-        total = Count(chain, supposed, most).total(grouped(pods), 0)
+        total = Count(chain, supposed, limit).total(grouped(pods), 0)
 
-    further = pods_of(own, with_replicas(deployment, len(pods) + most))
+    further = pods_of(own, with_replicas(deployment, len(pods) + limit))
     placed = dry_run(chain, own, further).placed
     assert total == (placed, placed == len(further))
 
 
 @settings(max_examples=20, deadline=None)
 @given(nodes, workload_shapes, st.integers(1, 6))
-def test_the_limit_ends_the_count(found, shape, most):
+def test_the_limit_ends_the_count(found, shape, limit):
     chain, state = chain_of(()), state_of(found)
     pods = pods_of(state, workload("web", shape))
     whole = capacity(chain, state, pods).rooms[0]
-    room = capacity(chain, state, pods, most=most).rooms[0]
+    room = capacity(chain, state, pods, limit=limit).rooms[0]
 
-    if whole.more >= most:
-        assert (room.more, room.at_least, room.stop) == (most, True, None)
+    if whole.more >= limit:
+        assert (room.more, room.at_least, room.stop) == (limit, True, None)
     else:
         assert structs.replace(room, gains=()) == structs.replace(whole, gains=())

@@ -117,7 +117,7 @@ def _group(document: Document, word: Word) -> str:
 def _function(document: Document, word: Word, _: typed.Expr | None) -> str:
     if word.item == "METRIC" and word.text in SOURCES:
         source = SOURCES[word.text]
-        return f"A source of metrics: takes {source.argument}, and {wording.listed(source.options, most=12)} by name."
+        return f"A source of metrics: takes {source.argument}, and {wording.listed(source.options, limit=12)} by name."
     functions = [each for each in CATALOGUE.functions() if each.name.partition(".")[0] == word.text]
     texts = [function_text(each) for each in functions]
     if word.text in vocabulary.SPECIAL_FORMS:

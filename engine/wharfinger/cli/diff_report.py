@@ -40,13 +40,13 @@ class Titles(Struct, frozen=True, kw_only=True):
 # ── for people ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def table(found: Diff | LogDiff, titles: Titles, most: int) -> str:
-    """The report for a terminal; `most` changes are listed."""
-    return "\n".join(wording.lines(part) for part in _parts(found, titles, most) if part)
+def table(found: Diff | LogDiff, titles: Titles, limit: int) -> str:
+    """The report for a terminal; `limit` changes are listed."""
+    return "\n".join(wording.lines(part) for part in _parts(found, titles, limit) if part)
 
 
-def _parts(found: Diff | LogDiff, titles: Titles, most: int) -> Iterator[list[str]]:
-    listed = found.rows[:most]
+def _parts(found: Diff | LogDiff, titles: Titles, limit: int) -> Iterator[list[str]]:
+    listed = found.rows[:limit]
     if listed:
         yield list(_listed(listed, len(found.rows)))
     yield [f"before: {titles.before}", f"after:  {titles.after}", "", _headline(found), *(f"  {line}" for line in _by_rule(found.totals))]
@@ -182,12 +182,12 @@ def _reasons(found: Diff) -> list[Row]:
 # ── for a merge request ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def markdown(found: Diff | LogDiff, titles: Titles, most: int) -> str:
-    """The report as GitHub-flavoured Markdown; `most` changes are listed."""
-    return "\n".join(f"{line}" for line in _markdown(found, titles, most)) + "\n"
+def markdown(found: Diff | LogDiff, titles: Titles, limit: int) -> str:
+    """The report as GitHub-flavoured Markdown; `limit` changes are listed."""
+    return "\n".join(f"{line}" for line in _markdown(found, titles, limit)) + "\n"
 
 
-def _markdown(found: Diff | LogDiff, titles: Titles, most: int) -> Iterator[str]:
+def _markdown(found: Diff | LogDiff, titles: Titles, limit: int) -> Iterator[str]:
     yield f"### Placement: {_cell(_headline(found))}"
     yield f"\n- before: {_cell(titles.before)}\n- after: {_cell(titles.after)}\n"
     total = found.totals
@@ -199,7 +199,7 @@ def _markdown(found: Diff | LogDiff, titles: Titles, most: int) -> Iterator[str]
         reasons = [(reason, before, after) for before, after, reason in _reasons(found)]
         if reasons:
             yield from _grid([("pods without a node because of", "before", "after"), *reasons], right={1, 2})
-    listed = found.rows[:most]
+    listed = found.rows[:limit]
     if listed:
         yield f"<details><summary>{len(listed):,} of {wording.count(len(found.rows), 'change')}</summary>\n"
         head = (*(word.lower() for word in _head(listed[0])), "why")

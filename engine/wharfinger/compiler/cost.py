@@ -455,7 +455,7 @@ def excess(cost: Cost, budget: Budget) -> str | None:
         "operations for each pod to find whether it is governed": (cost.scope, budget.grouping),
         "instructions of RE2 in regular expressions": (cost.instructions, budget.instructions),
     }
-    return next((f"{much:,} {what}, of which {most:,} are allowed" for what, (much, most) in amounts.items() if much > most), None)
+    return next((f"{much:,} {what}, of which {limit:,} are allowed" for what, (much, limit) in amounts.items() if much > limit), None)
 
 
 _ASKED_HELP = (

@@ -217,7 +217,7 @@ def lease_of(settings: Settings, name: str) -> LeaseSettings | None:
 def limits_of(settings: Settings) -> SchedulerSettings:
     """The scheduler's limits; nothing is decided before every kind that is watched, and every policy, is known."""
     limits = settings.limits
-    backoff = Backoff(initial=settings.pod_initial_backoff_seconds, most=settings.pod_max_backoff_seconds)
+    backoff = Backoff(initial=settings.pod_initial_backoff_seconds, maximum=settings.pod_max_backoff_seconds)
     return SchedulerSettings(
         needed=frozenset({POLICIES, *(resource.name for resource in SCHEDULING)}),
         most_binds=limits.binds,

@@ -49,16 +49,16 @@ class RowClasses(NamedTuple):
 def row_classes(keys: tuple[str, ...], snapshot: Snapshot) -> RowClasses | None:
     """The classes of some topology keys; None if there are more than `MAX_CLASSES`, or more than a quarter of the number of nodes."""
     topologies = [snapshot.topology(key) for key in keys]  # held, so that they are kept up to date
-    most = min(MAX_CLASSES, max(2, snapshot.n_nodes // 4))
+    limit = min(MAX_CLASSES, max(2, snapshot.n_nodes // 4))
     codes: NDArray[np.intp] = np.zeros(snapshot.n_nodes, np.intp)
     n_codes = 1
     for topology in topologies:
         codes = codes * (topology.n_domains + 1) + (topology.ids + 1)
         n_codes *= topology.n_domains + 1
-        if n_codes > most * 4:
+        if n_codes > limit * 4:
             return None
     used_codes = np.flatnonzero(np.bincount(codes, minlength=n_codes))
-    if len(used_codes) > most:
+    if len(used_codes) > limit:
         return None
     numbers = np.zeros(n_codes, np.intp)
     numbers[used_codes] = np.arange(len(used_codes))

@@ -51,10 +51,10 @@ BackoffSeconds = Annotated[int, Field(ge=1, le=9_223_372_036)]
 """A backoff; the most is the longest duration of Go."""
 
 
-def check_backoffs(initial: int, most: int) -> None:
+def check_backoffs(initial: int, maximum: int) -> None:
     """Checks, as kube-scheduler does, that the longest backoff is not shorter than the first; raises ValueError."""
-    if most < initial:
-        raise ValueError(f"podMaxBackoffSeconds is {most}; it must be at least podInitialBackoffSeconds, which is {initial}")
+    if maximum < initial:
+        raise ValueError(f"podMaxBackoffSeconds is {maximum}; it must be at least podInitialBackoffSeconds, which is {initial}")
 
 
 class Profiles(Struct, frozen=True, kw_only=True):

@@ -330,13 +330,13 @@ def _has_rules(pod: PodView) -> bool:
     return bool(spec.topology_spread_constraints) or affinity_terms.terms_of_placed(pod) != affinity_terms.NO_TERMS
 
 
-def _mean_of_best(keys: NDArray[np.float64], most: int) -> float:
-    """The mean of the highest finite keys, at most `most` of them; −inf without any."""
+def _mean_of_best(keys: NDArray[np.float64], limit: int) -> float:
+    """The mean of the highest finite keys, at most `limit` of them; −inf without any."""
     finite = keys[np.isfinite(keys)]
     if not len(finite):
         return -np.inf
-    if len(finite) > most:
-        finite = np.partition(finite, len(finite) - most)[-most:]
+    if len(finite) > limit:
+        finite = np.partition(finite, len(finite) - limit)[-limit:]
     return float(np.sort(finite).mean())  # a sum of floats depends on their order
 
 

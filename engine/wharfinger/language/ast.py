@@ -507,16 +507,16 @@ def children(node: Node) -> Iterator[Node]:
             yield from (member for member in value if isinstance(member, Node))
 
 
-def deepest(node: Node, most: int) -> Expr | None:
-    """An expression that is nested more than `most` deep in others, or None; works without recursion, so on trees of any depth."""
+def deepest(node: Node, limit: int) -> Expr | None:
+    """An expression that is nested more than `limit` deep in others, or None; works without recursion, so on trees of any depth."""
     waiting: list[tuple[Node, int]] = [(node, 0)]
     while waiting:
         current, depth = waiting.pop()
         if isinstance(current, Expr):
             depth += 1
-            if depth > most:
+            if depth > limit:
                 return current
-            if depth + current.span.end - current.span.start <= most:
+            if depth + current.span.end - current.span.start <= limit:
                 continue  # n characters cannot hold more than n levels
         waiting.extend((child, depth) for child in children(current))
     return None

@@ -43,7 +43,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Catalogue
 
-_OF_NAMESPACES = CheckedLibraries(most=16)
+_OF_NAMESPACES = CheckedLibraries(limit=16)
 """The libraries for policies of namespaces: each text is in a set of its own. The name behind `as` is an author's, so few are kept."""
 
 

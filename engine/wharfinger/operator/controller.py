@@ -311,9 +311,9 @@ def with_transition_times(wanted: Sequence[Condition], before: Mapping[str, Any]
     return written
 
 
-def cut(text: str, most: int) -> str:
-    """The text, cut to a number of characters at most."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def cut(text: str, limit: int) -> str:
+    """The text, cut to `limit` characters."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def seconds_of(text: Any) -> float | None:

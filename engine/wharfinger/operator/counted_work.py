@@ -96,10 +96,10 @@ def _operations(plugin: Plugin) -> int:
     return cost.PLUGIN
 
 
-def within(steps: Generator[None, None, Found], work: CountedWork, most: int = MAX_OPERATIONS) -> Generator[None, None, Found]:
-    """The same steps, whose decisions `work` counts; UsageError once they have taken more than `most` operations together."""
+def within(steps: Generator[None, None, Found], work: CountedWork, limit: int = MAX_OPERATIONS) -> Generator[None, None, Found]:
+    """The same steps, whose decisions `work` counts; UsageError once they have taken more than `limit` operations together."""
     with closing(steps):
-        while work.operations <= most:
+        while work.operations <= limit:
             try:
                 next(steps)
             except StopIteration as finished:
@@ -108,6 +108,6 @@ def within(steps: Generator[None, None, Found], work: CountedWork, most: int = M
             work.add(STEP)
             yield
     raise UsageError(
-        f"the answer takes more than {most:,} operations, about {most * SECONDS_OF_AN_OPERATION:g} s of the scheduler's time; "
+        f"the answer takes more than {limit:,} operations, about {limit * SECONDS_OF_AN_OPERATION:g} s of the scheduler's time; "
         "ask about fewer pods, or with fewer rules"
     )

@@ -54,8 +54,8 @@ _REFUSED = (api_errors.Invalid, api_errors.BadRequest)
 class AdmittedApps:
     """The apps of each namespace by age. `admitted` is called with the key of an app for which there is room now."""
 
-    def __init__(self, most: int, admitted: Callable[[str], None]) -> None:
-        self._most = most
+    def __init__(self, limit: int, admitted: Callable[[str], None]) -> None:
+        self._limit = limit
         self._admitted = admitted
         self._ages: dict[str, list[Age]] = defaultdict(list)
 
@@ -74,8 +74,8 @@ class AdmittedApps:
         if place == len(ages) or ages[place] != age:
             return
         del ages[place]
-        if place < self._most <= len(ages):
-            self._admitted(f"{meta.namespace}/{ages[self._most - 1][1]}")
+        if place < self._limit <= len(ages):
+            self._admitted(f"{meta.namespace}/{ages[self._limit - 1][1]}")
         if not ages:
             del self._ages[meta.namespace]
 
@@ -83,10 +83,10 @@ class AdmittedApps:
         """(reason, sentence) why an app is not acted upon; None if it is."""
         namespace = app.metadata.namespace
         ages = self._ages.get(namespace, [])
-        if bisect_left(ages, _age(app.metadata)) < self._most:
+        if bisect_left(ages, _age(app.metadata)) < self._limit:
             return None
         return TOO_MANY, (
-            f"namespace {namespace} has {len(ages):,} PolicyApps, and the scheduler acts upon the {self._most:,} oldest of a namespace "
+            f"namespace {namespace} has {len(ages):,} PolicyApps, and the scheduler acts upon the {self._limit:,} oldest of a namespace "
             "(limits.policyApps); it acts upon this one once others are deleted, or the limit is higher"
         )
 

@@ -189,7 +189,7 @@ def _expanded(plain: dict[str, Any], kind: type[objects.AnyObject], cluster: Obj
     workload = decode.convert(plain, kind)
     _limit_own_labels(workload)
     try:
-        return workloads.expand(Objects(by_kind={kind: (workload,)}), cluster, most=MAX_PODS)
+        return workloads.expand(Objects(by_kind={kind: (workload,)}), cluster, limit=MAX_PODS)
     except InvalidObject as error:
         raise UsageError(f"{error}; set spec.replicas to the number to place") from error
 
@@ -205,10 +205,10 @@ def _limit_own_labels(workload: objects.AnyObject) -> None:
     else:
         return
     size = sum(BYTES_OF_LABEL + len(key) + len(value) for texts in own for key, value in texts.items())
-    most = MAX_BYTES_OF_LABELS // max(1, size)
-    if min(1 if count is None else count, MAX_PODS) > most:
+    limit = MAX_BYTES_OF_LABELS // max(1, size)
+    if min(1 if count is None else count, MAX_PODS) > limit:
         raise UsageError(
-            f"each pod of a {objects.kind_of(workload)} has labels of its own, and those of the template are large: at most {most:,} such "
+            f"each pod of a {objects.kind_of(workload)} has labels of its own, and those of the template are large: at most {limit:,} such "
             "pods are previewed; set spec.replicas to that number"
         )
 

@@ -136,9 +136,9 @@ def answer_preview(  # noqa: PLR0913, PLR0917 — the question, and its namespac
     namespace: str | None = None,
     what_if: WhatIf = WhatIf(),  # noqa: B008 — it is frozen
     *,
-    most: int = MAX_OPERATIONS,
+    limit: int = MAX_OPERATIONS,
 ) -> Generator[None, None, Answer]:
-    """A generator of steps that returns the answer; UsageError if it takes more than `most` operations.
+    """A generator of steps that returns the answer; UsageError if it takes more than `limit` operations.
 
     `made` are objects that belong to the pods: their ReplicaSet, their claims.
 
@@ -147,7 +147,7 @@ def answer_preview(  # noqa: PLR0913, PLR0917 — the question, and its namespac
     `MAX_PODS` pods.
     """
     work = CountedWork()
-    return (yield from within(answer_without_limit(Decider(chain, stopwatch=work), snapshot, pods, made, namespace, what_if), work, most))
+    return (yield from within(answer_without_limit(Decider(chain, stopwatch=work), snapshot, pods, made, namespace, what_if), work, limit))
 
 
 def answer_without_limit(  # noqa: PLR0913, PLR0917 — as above

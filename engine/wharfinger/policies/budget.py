@@ -66,7 +66,7 @@ class BudgetSettings(Struct, frozen=True, kw_only=True):
     """
 
     seconds: float = 0.02
-    pauses: Backoff = field(default_factory=lambda: Backoff(initial=30.0, most=1800.0))
+    pauses: Backoff = field(default_factory=lambda: Backoff(initial=30.0, maximum=1800.0))
     timer: Callable[[], float] = time.thread_time
 
 

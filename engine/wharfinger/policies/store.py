@@ -292,29 +292,29 @@ class PolicyStore:
 
         Last known good versions that could not be written to disk are written again.
         """
-        most = None
+        limit = None
         while True:
             try:
-                await self.review(most)
+                await self.review(limit)
                 if self._records.is_behind:
                     async with self._building:
                         await self._write_records()
             except Exception as error:  # noqa: BLE001 — warnings about policies must not end the process
                 self._emit(Failed("policies", error))
-            most = MAX_REVIEWED
+            limit = MAX_REVIEWED
             await self._clock.sleep(REVIEW_SECONDS)
 
-    async def review(self, most: int | None = None) -> None:
-        """Try policies that hold on the present cluster: all, or of many the next `most` in turn."""
+    async def review(self, limit: int | None = None) -> None:
+        """Try policies that hold on the present cluster: all, or of many the next `limit` in turn."""
         async with self._building:
             sample = self._scheduling.sample()
             entries = [entry for entry in self._ledger if entry.held is not None]
             if sample is None or not entries:
                 return
-            if most is not None and len(entries) > most:
+            if limit is not None and len(entries) > limit:
                 first = self._reviewed % len(entries)
-                entries = [*entries[first:], *entries[:first]][:most]
-                self._reviewed = first + most
+                entries = [*entries[first:], *entries[:first]][:limit]
+                self._reviewed = first + limit
             found = await self.build_thread.run(_tried, [(entry.held.policy, entry.text.name) for entry in entries if entry.held], sample)
             for entry, findings in zip(entries, found, strict=True):
                 warnings = entry.reviewed(findings)

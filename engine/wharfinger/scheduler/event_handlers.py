@@ -306,9 +306,9 @@ class EventHandlers:
             self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=node or None, pod=pod))
 
 
-def portions(everything: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
-    """The parts of a sequence, each of at most `most` elements."""
-    return (everything[start : start + most] for start in range(0, len(everything), most))
+def portions(everything: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    """The parts of a sequence, each of at most `size` elements."""
+    return (everything[start : start + size] for start in range(0, len(everything), size))
 
 
 def _queue_order(pods: Sequence[objects.Pod]) -> Generator[None, None, Iterable[objects.Pod]]:

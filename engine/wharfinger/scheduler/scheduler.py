@@ -118,7 +118,7 @@ class Scheduler:
         self._permits = permits = Permits(self._cluster)
         self._failures = failures = FailureHandler(self._cluster, self.queue, self._writes)
         self._binding = BindingCycle(
-            self._cluster, queue=self.queue, writes=self._writes, failures=failures, permits=permits, most=self.settings.most_binds
+            self._cluster, queue=self.queue, writes=self._writes, failures=failures, permits=permits, limit=self.settings.most_binds
         )
         self._preemptor = Preemptor(self._cluster, self.queue, self._writes, permits, self._group_status)
         self._cycle = SchedulingCycle(self._cluster, self.queue, self._binding, failures, self._preemptor, self.budget)

@@ -62,9 +62,9 @@ Item = TypeVar("Item")
 class NewestWrites(Generic[Item]):
     """Writes what `waiting` has: one write for a key at a time, and for `most()` keys at a time; `write` reports its own failures."""
 
-    def __init__(self, write: Callable[[str, Item], Coroutine[Any, Any, None]], most: Callable[[], int]) -> None:
+    def __init__(self, write: Callable[[str, Item], Coroutine[Any, Any, None]], limit: Callable[[], int]) -> None:
         self._write = write
-        self._most = most
+        self._limit = limit
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self.waiting: dict[str, Item] = {}
 
@@ -73,7 +73,7 @@ class NewestWrites(Generic[Item]):
 
     def start(self) -> None:
         """Begin as many of the waiting writes as may be under way."""
-        while len(self._under_way) < self._most():
+        while len(self._under_way) < self._limit():
             key = next((key for key in self.waiting if key not in self._under_way), None)
             if key is None:
                 return
@@ -112,13 +112,13 @@ class Write(Struct, frozen=True):
 
 
 class StatusWrites:
-    """Writes the statuses of pods, at most `most` at a time."""
+    """Writes the statuses of pods, at most `limit` at a time."""
 
-    def __init__(self, writer: PodWriter, leadership: Leadership, emit: Emit, most: int = 32) -> None:
+    def __init__(self, writer: PodWriter, leadership: Leadership, emit: Emit, limit: int = 32) -> None:
         self._writer = writer
         self._leadership = leadership
         self._emit = emit
-        self._writes: NewestWrites[Write] = NewestWrites(self._write, lambda: most)
+        self._writes: NewestWrites[Write] = NewestWrites(self._write, lambda: limit)
         self._written: dict[str, tuple[Condition | None, str]] = {}
 
     def __len__(self) -> int:
@@ -259,12 +259,12 @@ class GroupWrite(Struct, frozen=True):
 
 
 class GroupStatus:
-    """Writes conditions and events of groups, for at most `most` groups at a time. `binding`: pods are being bound."""
+    """Writes conditions and events of groups, for at most `limit` groups at a time. `binding`: pods are being bound."""
 
-    def __init__(self, cluster: LiveCluster, most: int = 16, *, binding: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, cluster: LiveCluster, limit: int = 16, *, binding: Callable[[], bool] = lambda: False) -> None:
         self._cluster = cluster
         self._ports = cluster.ports
-        self._most = most
+        self._limit = limit
         self._binding = binding
         self._writes: NewestWrites[GroupWrite] = NewestWrites(self._write, self._parallel_writes)
         self._written: dict[tuple[str, str], Condition] = {}  # by uid of the PodGroup and type of condition
@@ -366,8 +366,8 @@ class GroupStatus:
         """The number of concurrent writes for groups: one while pods are bound, more the longer the oldest condition has waited."""
         oldest = next(iter(self._writes.waiting.values()), None)
         if oldest is None or not self._binding():
-            return self._most
-        return writers_behind_bindings(self._ports.clock.monotonic() - oldest.since, self._most, self._most)
+            return self._limit
+        return writers_behind_bindings(self._ports.clock.monotonic() - oldest.since, self._limit, self._limit)
 
     async def _write(self, key: str, write: GroupWrite) -> None:
         for decided_for, condition in write.conditions.values():

@@ -195,15 +195,15 @@ MAX_WAITING = 100_000
 class Workers:
     """A limited number of threads, started when first needed; one group of requesters never has all, one requester at most half."""
 
-    def __init__(self, name: str, most: int, monotonic: Callable[[], float]) -> None:
+    def __init__(self, name: str, limit: int, monotonic: Callable[[], float]) -> None:
         self._name = name
-        self._most = most
+        self._limit = limit
         self._started = 0
         self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
         limits = QueueLimits(
-            number=most,
-            of_group=max(1, most - 1),
-            of_requester=max(1, most // 2),
+            number=limit,
+            of_group=max(1, limit - 1),
+            of_requester=max(1, limit // 2),
             waiting=MAX_WAITING,
             waiting_of_requester=MAX_WAITING,
         )
@@ -241,7 +241,7 @@ class Workers:
                 return  # the loop is closed, so nothing waits any more
 
         self._work.put(done)
-        if self._started < self._most:
+        if self._started < self._limit:
             self._started += 1
             threading.Thread(target=self._serve, name=f"{self._name}-{self._started}", daemon=True).start()
         return await answer

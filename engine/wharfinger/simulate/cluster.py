@@ -95,9 +95,9 @@ def oversized_amounts(found: files.Objects) -> list[str]:
         for field, offered in (("allocatable", node.status.allocatable), ("capacity", node.status.capacity)):
             for resource, text in offered.items():
                 if quantity.amount(resource, text) > requests.MAX_AMOUNT:
-                    most = quantity.format_amount(resource, requests.MAX_AMOUNT)
+                    limit = quantity.format_amount(resource, requests.MAX_AMOUNT)
                     sentences.append(
-                        f"node {node.metadata.name}: status.{field}[{resource!r}] is {text} and counts as {most}, the most that does"
+                        f"node {node.metadata.name}: status.{field}[{resource!r}] is {text} and counts as {limit}, the most that does"
                     )
     return sentences
 

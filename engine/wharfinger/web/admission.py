@@ -174,8 +174,8 @@ class Admission(Struct):
     @contextmanager
     def _admitted(self, address: str) -> Iterator[None]:
         """A context in which a review counts as present; Overloaded where there are too many."""
-        most = self.limits.present // 2 if address else self.limits.present
-        if self._present.total() >= self.limits.present or self._present[address] >= most:
+        limit = self.limits.present // 2 if address else self.limits.present
+        if self._present.total() >= self.limits.present or self._present[address] >= limit:
             raise Overloaded
         self._present[address] += 1
         try:

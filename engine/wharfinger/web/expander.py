@@ -138,8 +138,8 @@ def _options(request: bytes) -> Sequence[Option]:
 def _group(option: Option) -> NodeGroup:
     node = _converted(option, dict(option.node or {}), objects.Node)
     pods = [_converted(option, _pending(pod), objects.Pod) for pod in option.pods]
-    most = max(1, len(pods))  # further nodes would be empty
-    return NodeGroup(name=option.name, node=node, count=min(max(1, option.count), most), pods=tuple(map(PodView, pods)))
+    limit = max(1, len(pods))  # further nodes would be empty
+    return NodeGroup(name=option.name, node=node, count=min(max(1, option.count), limit), pods=tuple(map(PodView, pods)))
 
 
 def _converted(option: Option, found: Mapping[str, Any], kind: type[T]) -> T:

@@ -38,18 +38,18 @@ MAX_PAUSE = 2.0
 """Longest pause after computing an answer, in seconds."""
 
 
-def with_body(media_type: str, most: int, answer: Callable[[Request, bytes], Awaitable[Response]], called: str = "body") -> Answer:
-    """The answer to a request with its body, of this media type and of at most `most` bytes; `called` names the body in a refusal."""
+def with_body(media_type: str, limit: int, answer: Callable[[Request, bytes], Awaitable[Response]], called: str = "body") -> Answer:
+    """The answer to a request with its body, of this media type and of at most `limit` bytes; `called` names the body in a refusal."""
 
     async def wrapped(request: Request) -> Response:
         if not _has_type(request, media_type):
             return refusal(f"the body has to be {media_type}", 415)
         try:
-            body = await _body_of(request, most)
+            body = await _body_of(request, limit)
         except ClientDisconnect:
             return refusal(f"the {called} did not arrive", 408)  # nobody reads it; the log gets no traceback
         if body is None:
-            return refusal(f"the {called} is longer than {most:,} bytes", 413)
+            return refusal(f"the {called} is longer than {limit:,} bytes", 413)
         return await answer(request, body)
 
     return wrapped
@@ -76,12 +76,12 @@ def _has_type(request: Request, media_type: str) -> bool:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() == media_type
 
 
-async def _body_of(request: Request, most: int) -> bytes | None:
-    """The body of a request; None if it has more than `most` bytes. The rest is not read."""
+async def _body_of(request: Request, limit: int) -> bytes | None:
+    """The body of a request; None if it has more than `limit` bytes. The rest is not read."""
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > most:
+        if len(body) > limit:
             return None
     return bytes(body)
 

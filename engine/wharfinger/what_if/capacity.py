@@ -167,14 +167,14 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     *,
     by: Sequence[str] = (),
     extra: NodesLike | None = None,
-    most: int = DEFAULT_LIMIT,
+    limit: int = DEFAULT_LIMIT,
     changes: bool = True,
     advance: Callable[[], None] = lambda: None,
 ) -> Capacity:
     """The room for the workloads of `pods`; `state` is as before afterwards, except for its revision.
 
-    Shares are by each label of `by`. At most `most` further pods are counted for each workload. Without `changes` none are tried. `advance`
-    is called for each pod placed. UsageError for no pods, and for pods of a DaemonSet; UnknownObject for a node, and for a
+    Shares are by each label of `by`. At most `limit` further pods are counted for each workload. Without `changes` none are tried.
+    `advance` is called for each pod placed. Raises UsageError for no pods, and for pods of a DaemonSet; UnknownObject for a node, and for a
     label of nodes, that does not exist.
     """
     if not pods:
@@ -185,13 +185,13 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
         members = [pod for pod in pods if index.key_of(pod.uid) is not None] if index else []
         groups = grouped(queue_order(chain, [pod for pod in pods if index.key_of(pod.uid) is None] if index else pods))
         new = () if extra is None else nodes_like(state.snapshot(), extra.model, extra.count)
-        count = Count(chain, supposed, most, advance, members)
+        count = Count(chain, supposed, limit, advance, members)
         plain = count.count(groups, new, candidates=changes)
         nodes = [*state.nodes_listed()[2], *(each.node for each in new)]
         labels = {node.metadata.name: node.metadata.labels for node in nodes}
         rooms = [_room(found, labels, by) for found in plain]
         group_rooms = {key: _group_room(found) for key, found in count.groups.items()}
-        tries = _ChangeTrials(chain, supposed, groups, new, most, {key: found.pods for key, found in count.groups.items()})
+        tries = _ChangeTrials(chain, supposed, groups, new, limit, {key: found.pods for key, found in count.groups.items()})
         if extra is not None:
             rooms = [tries.added(room, number, extra) for number, room in enumerate(rooms)]
             group_rooms = {key: tries.added(room, key, extra) for key, room in group_rooms.items()}
@@ -267,7 +267,7 @@ class _ChangeTrials:
         supposed: SupposedChanges,
         groups: Sequence[WorkloadPods],
         new: Sequence[NewNode],
-        most: int,
+        limit: int,
         members: Mapping[str, Sequence[PodView]],
     ) -> None:
         self._members = members
@@ -275,7 +275,7 @@ class _ChangeTrials:
         self._supposed = supposed
         self._groups = groups
         self._new = new
-        self._most = most
+        self._limit = limit
         self._counts: list[Count] = []
 
     def added(self, room: AnyRoom, of: int | str, extra: NodesLike) -> AnyRoom:
@@ -325,7 +325,7 @@ class _ChangeTrials:
             more = nodes_like(self._supposed.state.snapshot(), change.model, change.count, taken)
             nodes += more
             if isinstance(of, int):
-                left = len(groups[of].pods) + self._most - room.total
+                left = len(groups[of].pods) + self._limit - room.total
                 alone = self._count(chain, members).fit_on(groups, more, left)
                 if alone is not None:
                     return Gain(change=change, more=alone, at_least=alone == left)
@@ -352,6 +352,6 @@ class _ChangeTrials:
 
     def _count(self, chain: Chain, members: Mapping[str, Sequence[PodView]]) -> Count:
         """A new count, whose decisions are part of the work."""
-        made = Count(chain, self._supposed, self._most, members=[pod for each in members.values() for pod in each])
+        made = Count(chain, self._supposed, self._limit, members=[pod for each in members.values() for pod in each])
         self._counts.append(made)
         return made

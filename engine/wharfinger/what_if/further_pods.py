@@ -215,16 +215,16 @@ def reductions(resource: str, wanted: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(amount for amount in found if 0 < amount < wanted))
 
 
-def _round_amount(most: int) -> int:
-    """The largest of 1, 2, 5, 10, 20, 50 … that is at most `most`; 0 if there is none."""
-    if most < 1:
+def _round_amount(limit: int) -> int:
+    """The largest of 1, 2, 5, 10, 20, 50 … that is at most `limit`; 0 if there is none."""
+    if limit < 1:
         return 0
-    power = int(10 ** (len(str(most)) - 1))
-    return next(step * power for step in _STEPS if step * power <= most)
+    power = int(10 ** (len(str(limit)) - 1))
+    return next(step * power for step in _STEPS if step * power <= limit)
 
 
-def _power_of_two(most: int) -> int:
-    return 1 << most.bit_length() - 1 if most > 0 else 0
+def _power_of_two(limit: int) -> int:
+    return 1 << limit.bit_length() - 1 if limit > 0 else 0
 
 
 def with_less(pod: PodView, resource: str, amount: int) -> PodView | None:
@@ -262,12 +262,12 @@ def _lowered(containers: Sequence[objects.Container], resource: str, amount: int
     return tuple(made)
 
 
-def _at_most(container: objects.Container, resource: str, most: int) -> objects.Container:
-    """An init container that requests at most `most`; a sidecar is unchanged."""
+def _at_most(container: objects.Container, resource: str, limit: int) -> objects.Container:
+    """An init container that requests at most `limit`; a sidecar is unchanged."""
     asked = container.resources.requests.get(resource, "0")
-    if container.restart_policy == "Always" or quantity.amount(resource, asked) <= most:
+    if container.restart_policy == "Always" or quantity.amount(resource, asked) <= limit:
         return container
-    return replace(container, resources=_asking(container.resources, resource, most))
+    return replace(container, resources=_asking(container.resources, resource, limit))
 
 
 def _asking(given: objects.ContainerResources, resource: str, amount: int) -> objects.ContainerResources:

@@ -329,7 +329,7 @@ def _expanded(manifests: list[dict[str, Any]], known: files.Objects) -> tuple[wo
     """The pods of manifests, and warnings about them."""
     listed = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": manifests})
     given = files.read_bytes(listed, "objects", written=True)
-    expansion = workloads.expand(given, known, most=MAX_PODS)
+    expansion = workloads.expand(given, known, limit=MAX_PODS)
     return expansion, [*given.unknown_fields, *given.left_out, *expansion.warnings]
 
 

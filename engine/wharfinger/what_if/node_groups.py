@@ -87,10 +87,10 @@ def ranked_groups(
     devices = _devices(state, groups)
     tried = [_alone(chain, state, group, devices[group.name], least) for group in groups]
     took = max(now() - ends + BUDGET, 1e-9)
-    most = int(least * (BUDGET - took) / took)  # the number that the time left is enough for
-    if most > least and any(found.tried < found.pods for found in tried):
+    limit = int(least * (BUDGET - took) / took)  # the number that the time left is enough for
+    if limit > least and any(found.tried < found.pods for found in tried):
         tried = [
-            found if found.tried == found.pods else _alone(chain, state, group, devices[group.name], most)
+            found if found.tried == found.pods else _alone(chain, state, group, devices[group.name], limit)
             for group, found in zip(groups, tried, strict=True)
         ]
     best = max((found.placed for found in tried), default=0)
@@ -102,9 +102,9 @@ def ranked_groups(
     return tuple(sorted(ranked, key=lambda found: (-found.placed, [-total for total in found.points], found.nodes, found.free, found.name)))
 
 
-def _alone(chain: Chain, state: ClusterState, group: NodeGroup, devices: Devices, most: int) -> RankedGroup:
-    """The group, with its nodes added and `most` of its pods placed."""
-    pods = queue_order(chain, group.pods)[:most]
+def _alone(chain: Chain, state: ClusterState, group: NodeGroup, devices: Devices, limit: int) -> RankedGroup:
+    """The group, with its nodes added and `limit` of its pods placed."""
+    pods = queue_order(chain, group.pods)[:limit]
     with SupposedChanges(state) as supposed:
         new = {added.name for added in _added(supposed, group, devices, group.count)}
         results = at_once(evaluated(Decider(chain), supposed, pods)).pods

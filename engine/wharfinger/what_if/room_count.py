@@ -108,14 +108,14 @@ class Count:
         self,
         chain: Chain,
         supposed: SupposedChanges,
-        most: int,
+        limit: int,
         advance: Callable[[], None] = lambda: None,
         members: Sequence[PodView] = (),
     ) -> None:
         self._chain = chain
         self._supposed = supposed
         self._state = supposed.state
-        self._most = most
+        self._limit = limit
         self._advance = advance
         self._members = members
         self._decider = Decider(chain)
@@ -136,7 +136,7 @@ class Count:
             found = [Found(group) for group in groups]
             self._place(found, together)
             for key, own in together.found.items():
-                together.fill(key, max(1, self._most // len(own.pods)))
+                together.fill(key, max(1, self._limit // len(own.pods)))
                 if own.stopped is not None and candidates:
                     self.candidates[key] = self._candidates_for_group(own.stopped)
             for each in found if last is None else found[: last + 1]:
@@ -154,12 +154,12 @@ class Count:
         found = self.count(groups, new, number)[number]
         return len(found.placed) + len(found.more), found.at_least
 
-    def fit_on(self, groups: Sequence[WorkloadPods], new: Sequence[NewNode], most: int) -> int | None:
-        """The number of further equal pods that these new nodes take, `most` at most; None if other nodes matter."""
+    def fit_on(self, groups: Sequence[WorkloadPods], new: Sequence[NewNode], limit: int) -> int | None:
+        """The number of further equal pods that these new nodes take, `limit` at most; None if other nodes matter."""
         if len(groups) > 1 or not groups[0].are_equal or self._members:
             return None
         names, placed = {node.name for node in new}, 0
-        waiting = itertools.islice(groups[0].further(self._state), most)
+        waiting = itertools.islice(groups[0].further(self._state), limit)
         try:
             self._add(new)
             for further in waiting:
@@ -225,7 +225,7 @@ class Count:
         if found.group.are_equal and self._saturated(found):
             return
         for further in found.group.further(self._state):
-            if len(found.more) == self._most:
+            if len(found.more) == self._limit:
                 found.at_least = True
                 return
             node = self._node_for(further, found)
@@ -260,8 +260,8 @@ class Count:
         """
         try:
             self._add(new)
-            most = len(group.pods) + self._most
-            waiting = itertools.islice(itertools.chain(map(FurtherPod, group.pods), group.further(self._state)), most)
+            limit = len(group.pods) + self._limit
+            waiting = itertools.islice(itertools.chain(map(FurtherPod, group.pods), group.further(self._state)), limit)
             placed = 0
             while (further := next(waiting, None)) is not None:
                 decision = None if self._chain.gate(further.pod) is not None else self._decide(self._supposed.claimed(further.pod))
@@ -269,13 +269,13 @@ class Count:
                     return placed, False
                 room = self._room_for_equal(decision)
                 if room is not None:
-                    return min(placed + room, most), placed + room >= most
+                    return min(placed + room, limit), placed + room >= limit
                 if not self._is_order_free(decision):
                     self._put(decision.pod, decision.node, decision.claims)
                     placed += 1
                     continue
                 placed += len(self._round(decision.feasible_nodes(), itertools.chain([further], waiting)))
-            return placed, placed == most
+            return placed, placed == limit
         finally:
             self._supposed.undo()
 
@@ -293,7 +293,7 @@ class Count:
                 return True
             nodes = decision.feasible_nodes()
             least = self._room_by_requests(decision) if _is_alone(decision) else len(nodes)
-            if not self._is_order_free(decision) or len(placed) + least >= self._most:
+            if not self._is_order_free(decision) or len(placed) + least >= self._limit:
                 break
             placed += self._round(nodes, itertools.chain([further], waiting))
         for pod, _ in placed:
@@ -429,14 +429,14 @@ class GroupCount:
         own.stopped = _first_left(found)
         return own.stop is None
 
-    def fill(self, key: str, most: int) -> None:
-        """Place further groups like one whose members are all placed, until one has no place or there are `most`."""
+    def fill(self, key: str, limit: int) -> None:
+        """Place further groups like one whose members are all placed, until one has no place or there are `limit`."""
         own = self.found[key]
         if own.stop is not None:
             return
         state = self._supposed.state
         for further in further_groups(self.index, key, own.pods, state):
-            if len(own.more) >= most:
+            if len(own.more) >= limit:
                 own.at_least = True
                 return
             if further.pod_group is not None:

@@ -285,6 +285,6 @@ def test_fixes_are_looked_for_until_enough_letters_were_read(monkeypatch):
         text = 'policy "x"\n' + "\n".join(f"filter f{number} {{ require node.labels['l{number}'] }}" for number in range(n)) + "\n"
         document = Document("x.policy", text)
         findings(document)
-        return calls(lambda: actions.actions(document, 0, len(text)), most=100_000_000)
+        return calls(lambda: actions.actions(document, 0, len(text)), limit=100_000_000)
 
     assert work(400) <= 1.5 * work(200)

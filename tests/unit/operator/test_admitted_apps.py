@@ -15,8 +15,8 @@ def app(name, second=0, namespace="shop"):
     return PolicyApp(metadata=convert(meta, ObjectMeta))
 
 
-def admitted(apps, most=2):
-    found = AdmittedApps(most, lambda _key: None)
+def admitted(apps, limit=2):
+    found = AdmittedApps(limit, lambda _key: None)
     for each in apps:
         found.add(each)
     return {each.metadata.name for each in apps if found.refusal(each) is None}

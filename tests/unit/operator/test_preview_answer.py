@@ -220,8 +220,8 @@ def test_rules_that_compute_more_count_more():
 
 
 def test_an_answer_that_takes_too_much_is_given_up():
-    def limited(most):
-        return finished(answer_preview(chain_of(COUNTING), state_of(20).snapshot(), pods_of(10), most=most))
+    def limited(limit):
+        return finished(answer_preview(chain_of(COUNTING), state_of(20).snapshot(), pods_of(10), limit=limit))
 
     enough = work_of(COUNTING, 20, 10)
     assert len(limited(enough).nodes) == 10

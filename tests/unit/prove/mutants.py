@@ -76,12 +76,12 @@ def valid(text: str) -> bool:
     return TextSet(texts={"p.policy": text.encode()}).check("p.policy", CATALOGUE, diagnostics).policy is not None
 
 
-def some(versions: Iterator[str], most: int, seed: str) -> list[str]:
+def some(versions: Iterator[str], limit: int, seed: str) -> list[str]:
     """At most that many of the versions that are policies, the same at each call."""
     found = sorted(set(versions))
     random.Random(seed).shuffle(found)
     chosen: list[str] = []
     for version in found:
-        if len(chosen) < most and valid(version):
+        if len(chosen) < limit and valid(version):
             chosen.append(version)
     return chosen

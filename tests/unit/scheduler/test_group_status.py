@@ -40,7 +40,7 @@ class World:
         )
         self.clock = ports.clock
         self.binding = binding
-        self.status = GroupStatus(LiveCluster(state=self.state, ports=ports), most=3, binding=lambda: self.binding)
+        self.status = GroupStatus(LiveCluster(state=self.state, ports=ports), limit=3, binding=lambda: self.binding)
         self.index = GroupIndex(self.state.objects)
         for name in ("a", "b"):
             self.index.put(member(name) if member else pod(name, "train"))

@@ -102,7 +102,7 @@ def test_volumes_that_never_come_do_not_hold_the_place_for_ever(arguments, secon
 def test_pods_that_wait_for_volumes_leave_the_room_to_others(waiting):
     async def story():
         async with running(node("a", cpu="100"), storage_class("csi"), claim()) as world:
-            world.scheduler._binding._most = 1
+            world.scheduler._binding._limit = 1
             for index in range(waiting):
                 world.cluster.put(pod(f"slow-{index}", **MOUNT))
             world.cluster.put(pod("quick"))

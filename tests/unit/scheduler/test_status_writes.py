@@ -17,12 +17,12 @@ FULL = unscheduled(UNSCHEDULABLE, "no room")
 class World:
     """One pod in a cluster, and the writes of its status."""
 
-    def __init__(self, most=1):
+    def __init__(self, limit=1):
         self.cluster, self.office, self.failures = InMemoryCluster(), Office(), []
         self.pods = [view(name) for name in ("x", "y")]
         for pod in self.pods:
             self.cluster.put(pod.object)
-        self.writes = StatusWrites(self.cluster, self.office, self.failures.append, most)
+        self.writes = StatusWrites(self.cluster, self.office, self.failures.append, limit)
 
     @property
     def written(self):

@@ -100,7 +100,7 @@ def test_a_group_grows_by_no_more_nodes_than_there_are_pods(ask):
     """Further nodes would be empty, and making two billion of them would never end."""
     waiting = pods(3, cpu="3")
     found = []
-    assert calls(lambda: found.append(ask([("huge", 2**31 - 1, node(cpu="4"), waiting)])), most=500_000)
+    assert calls(lambda: found.append(ask([("huge", 2**31 - 1, node(cpu="4"), waiting)])), limit=500_000)
     chosen, lines = found[0]
     assert chosen == ["huge"]
     assert lines[0].startswith("huge: 3 of 3 pods on 3 new nodes")

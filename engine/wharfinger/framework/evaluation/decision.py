@@ -154,18 +154,18 @@ class Decision(Struct, frozen=True, kw_only=True, eq=False):
         second = self.runner_up
         return None if second is None else self.totals[0] - second.totals[0]
 
-    def ranking(self, most: int) -> tuple[Ranked, ...]:
-        """At most `most` feasible nodes, best first; the chosen one is first, other equal nodes are sorted by name."""
+    def ranking(self, limit: int) -> tuple[Ranked, ...]:
+        """At most `limit` feasible nodes, best first; the chosen one is first, other equal nodes are sorted by name."""
         if self.row is None:
             return ()
         scoring = self._current().scoring
         rows = np.flatnonzero(self.evaluation.filtering.feasible)
         names = self.snapshot.names
         keys = [tier.key(ALL) for tier in scoring.tiers]
-        threshold = np.partition(keys[0][rows], -min(most, len(rows)))[-min(most, len(rows))]
+        threshold = np.partition(keys[0][rows], -min(limit, len(rows)))[-min(limit, len(rows))]
         rows = rows[keys[0][rows] >= threshold]
         ordered = sorted(rows.tolist(), key=lambda row: ([-key[row] for key in keys], row != self.row, names[row]))
-        return tuple(Ranked(node=names[row], totals=self._totals(row)) for row in ordered[:most])
+        return tuple(Ranked(node=names[row], totals=self._totals(row)) for row in ordered[:limit])
 
     @property
     def equal_nodes(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class DefaultPreemption(CountingPlugin, StepwisePostFilter):
         """Look for victims on some nodes; False if no further nodes are left for `post_filter`."""
         if ineligible(attempt.pod, attempt.snapshot, rejection.unresolvable):
             return False
-        return attempt.shared.once(self, Search).update(attempt.pod, attempt.snapshot, rejection, most=NODES_PER_STEP)
+        return attempt.shared.once(self, Search).update(attempt.pod, attempt.snapshot, rejection, limit=NODES_PER_STEP)
 
     def post_filter(self, attempt: Attempt, rejection: Rejection) -> PostFilterOutcome:
         """The cheapest node to free and its victims, or a message why preemption does not help."""
@@ -116,8 +116,8 @@ class Search:
         self._depends: Hashable = None
         self._own = -1
 
-    def update(self, pod: PodView, snapshot: Snapshot, rejection: Rejection, *, most: int | None = None) -> bool:
-        """Evaluate again the nodes whose cost may have changed since the last update, `most` of them at a time; True if some are left."""
+    def update(self, pod: PodView, snapshot: Snapshot, rejection: Rejection, *, limit: int | None = None) -> bool:
+        """Evaluate again the nodes whose cost may have changed since the last update, `limit` of them at a time; True if some are left."""
         stale = None if self._depends != rejection.evictable.depends else self._stale(pod, snapshot, rejection.trial)
         if stale is None:
             self._forget(snapshot.n_nodes)
@@ -139,8 +139,8 @@ class Search:
         self._refused.update(dict.fromkeys(victimless, (NO_VICTIMS,)))
         self._reasons[NO_VICTIMS.text] += len(victimless)
         rows = union(possible[lower[possible]], self._left[~np.isin(self._left, changed)]) if len(self._left) else possible[lower[possible]]
-        self._left = NO_ROWS if most is None else rows[most:]
-        for row in rows[:most].tolist():
+        self._left = NO_ROWS if limit is None else rows[limit:]
+        for row in rows[:limit].tolist():
             self._keep(row, self._candidate_at(row, pod, snapshot, rejection))
         return bool(len(self._left))
 

@@ -195,7 +195,7 @@ def _too_many(pod: objects.Pod) -> str:
         (len(labels), MAX_LABELS, "different labels in its requirements on its node"),
         (n_values, MAX_VALUES, "values in its requirements on its node"),
     )
-    return next((f"the pod has {n:,} {what}; at most {most:,} are supported" for n, most, what in counted if n > most), "")
+    return next((f"the pod has {n:,} {what}; at most {limit:,} are supported" for n, limit, what in counted if n > limit), "")
 
 
 def _terms(affinity: objects.NodeAffinity | None) -> Iterator[objects.NodeSelectorTerm]:

@@ -277,11 +277,11 @@ class ClassAxis(Struct):
 
 
 def class_axes(
-    classes: Sequence[MemberClass], readings: Sequence[Reading], merging: Merging, by: str | None = None, most: int = MAX_MERGED
+    classes: Sequence[MemberClass], readings: Sequence[Reading], merging: Merging, by: str | None = None, limit: int = MAX_MERGED
 ) -> Generator[None, None, list[ClassAxis]]:
     """A generator of steps that returns the axes of some classes, made from their `readings`.
 
-    `by` is the resource by which they are alike, None for all; merging ends once the space has no more than `most` vectors.
+    `by` is the resource by which they are alike, None for all; merging ends once the space has no more than `limit` vectors.
     """
     axes = [ClassAxis([each], reading) for each, reading in zip(classes, readings, strict=True)]
     ruled = {_rules_of(axis): axis for axis in axes if axis.reading.has_rules}.values()
@@ -291,7 +291,7 @@ def class_axes(
             yield
     axes = _with_equals_merged(axes)
     if merging is not Merging.EQUALS:
-        yield from _merge(axes, merging, by, most)
+        yield from _merge(axes, merging, by, limit)
     return axes
 
 
@@ -325,7 +325,7 @@ def _with_equals_merged(axes: Sequence[ClassAxis]) -> list[ClassAxis]:
     return list(merged.values())
 
 
-def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, most: int) -> Generator[None, None, None]:
+def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, limit: int) -> Generator[None, None, None]:
     """A generator of steps that merges neighbours in the order of needs, the most alike first, until the space is small enough."""
     least = merging is Merging.LEAST
     axes.sort(key=lambda axis: (not axis.free, axis.reading.has_rules, _weight(axis.reading, by)))
@@ -336,7 +336,7 @@ def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, most: int) -
 
     losses = [loss(number) for number in range(len(axes) - 1)]
     size = _size(axes)
-    while size > most and losses:
+    while size > limit and losses:
         if len(losses) % CLASSES_PER_STEP == 0:
             yield
         lowest = min(losses)

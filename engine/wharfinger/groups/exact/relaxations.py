@@ -83,12 +83,12 @@ def _weight(each: MemberClass) -> float:
     return sum(math.log1p(amount) for amount in each.pod.requests.values())
 
 
-def _model(classes: Sequence[MemberClass], most: int, *, by: str | None = None, others: Sequence[MemberClass] = ()) -> Make:
+def _model(classes: Sequence[MemberClass], limit: int, *, by: str | None = None, others: Sequence[MemberClass] = ()) -> Make:
     """Returns a function that makes a model whose classes are merged as far as necessary to limit its space."""
 
     def make(decider: Decider, snapshot: Snapshot) -> Generator[None, None, GroupModel]:
         read = yield from readings(decider, snapshot, classes)
-        axes = yield from class_axes(classes, read, Merging.LEAST, by, most)
+        axes = yield from class_axes(classes, read, Merging.LEAST, by, limit)
         return GroupModel(snapshot, classes, axes, Merging.LEAST, others)
 
     return make

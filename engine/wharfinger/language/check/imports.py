@@ -34,11 +34,11 @@ class CheckedLibraries:
     What is found out about a library depends on its text, the names in front of its names, the libraries that were checked before it, and
     those of its imports that can be read. Where all of these are equal, so is the outcome.
 
-    `most` is the number of outcomes that are kept; then all are dropped. Several threads may use one object.
+    `limit` is the number of outcomes that are kept; then all are dropped. Several threads may use one object.
     """
 
-    def __init__(self, most: float = math.inf) -> None:
-        self._most = most
+    def __init__(self, limit: float = math.inf) -> None:
+        self._limit = limit
         self._known: dict[Hashable, _Outcome] = {}
         self._numbers = itertools.count(1)
 
@@ -51,7 +51,7 @@ class CheckedLibraries:
         key = after, id(file), prefix, read
         known = self._known.get(key)
         if known is None or not known.fits(inner.work):
-            if len(self._known) >= self._most:
+            if len(self._known) >= self._limit:
                 self._known.clear()
             known = self._known[key] = _Outcome.of(inner, declared, file, prefix, next(self._numbers))
         else:

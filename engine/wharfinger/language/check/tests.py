@@ -39,7 +39,7 @@ def check_fields(context: Context, kind: ObjectKind, fields: tuple[ast.ObjectFie
 def _unknown_field(context: Context, kind: ObjectKind, given: ast.ObjectField) -> None:
     known = FIELDS[kind]
     near = context.closest(given.name, known)
-    help_ = f"did you mean `{near}`?" if near else f"its fields are {listed(known, most=20)}"
+    help_ = f"did you mean `{near}`?" if near else f"its fields are {listed(known, limit=20)}"
     if "/" in given.name or given.name in _RESOURCE_KINDS:
         inside = "resources" if kind is ObjectKind.NODE else "requests"
         key = given.name if given.name.isidentifier() else f'"{given.name}"'
@@ -85,7 +85,7 @@ def _check_devices(context: Context, given: ast.ObjectField) -> None:
             known = DEVICE_FIELDS.get(inner.name)
             if known is None:
                 near = context.closest(inner.name, DEVICE_FIELDS)
-                help_ = f"did you mean `{near}`?" if near else f"its fields are {listed(DEVICE_FIELDS, most=20)}"
+                help_ = f"did you mean `{near}`?" if near else f"its fields are {listed(DEVICE_FIELDS, limit=20)}"
                 message = f"a device of a test has no field `{inner.name}`"
                 context.error(Code.P703, message, name_span(inner), label="unknown field", help=help_, suggestion=near)
             else:

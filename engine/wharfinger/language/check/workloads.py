@@ -93,7 +93,7 @@ def _value(context: Context, field: ast.ObjectField) -> Any:
     """The plain value of a field; None after reporting an error."""
     if field.name not in FIELDS:
         near = context.closest(field.name, FIELDS)
-        help_ = f"did you mean `{near}`?" if near else f"it says {listed(FIELDS, most=12)}"
+        help_ = f"did you mean `{near}`?" if near else f"it says {listed(FIELDS, limit=12)}"
         _fault(context, f"a request of a workload has no `{field.name}`", field.span, "unknown field", help_)
         return None
     if not isinstance(field.value, ast.Expr):

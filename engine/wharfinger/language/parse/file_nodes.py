@@ -400,9 +400,9 @@ class Assembly(msgspec.Struct):
         self.diagnostics.error(Code.P122, message, span, help=help)
 
     def _limits(self) -> None:
-        for found, most, code, what in (
+        for found, limit, code, what in (
             (self.items, MAX_ITEMS, Code.P006, "declarations and rules"),
             (self.tests, MAX_TESTS, Code.P008, "tests"),
         ):
-            if len(found) > most:
-                self.diagnostics.error(code, f"more than {most} {what} in one file", found[most].span, help="split it into several files")
+            if len(found) > limit:
+                self.diagnostics.error(code, f"more than {limit} {what} in one file", found[limit].span, help="split it into several files")

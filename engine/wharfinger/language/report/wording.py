@@ -33,19 +33,19 @@ def closest(word: str, candidates: Iterable[str], budget: LetterBudget | None = 
         return None
     best: tuple[int, int, str] | None = None
     shortened: list[str] = []
-    plain, lower, most = _plain(word), word.lower(), limit(word)
+    plain, lower, limit = _plain(word), word.lower(), max_distance(word)
     for order, candidate in enumerate(candidates):
         if candidate == word or len(candidate) > MAX_WORD_LENGTH:
             continue
         if budget is not None:
             if budget.letters < 0:
                 return None
-            budget.letters -= len(word) * len(candidate) if abs(len(candidate) - len(word)) <= most else len(word)
+            budget.letters -= len(word) * len(candidate) if abs(len(candidate) - len(word)) <= limit else len(word)
             budget.letters -= len(candidate) if candidate[:1].lower() == lower[:1] else 0
         if is_short_for(lower, candidate.lower()):
             shortened.append(candidate)
-        steps = 0 if _plain(candidate) == plain else distance(lower, candidate.lower(), most)
-        if steps <= most and (best is None or (steps, order) < best[:2]):
+        steps = 0 if _plain(candidate) == plain else distance(lower, candidate.lower(), limit)
+        if steps <= limit and (best is None or (steps, order) < best[:2]):
             best = (steps, order, candidate)
     typing_error = best is not None and best[0] * LETTERS_FOR_ERROR <= len(word)
     full = None if typing_error else _full(lower, shortened)
@@ -73,15 +73,15 @@ def _full(word: str, names: Sequence[str]) -> str | None:
     return begun[0] if len(begun) == 1 else None
 
 
-def limit(word: str) -> int:
+def max_distance(word: str) -> int:
     """The number of letters of a word that may be wrong: a third, at least one; none of a word of one or two letters."""
     return max(1, len(word) // 3) if len(word) > 2 else 0
 
 
-def distance(a: str, b: str, most: int) -> int:
-    """The Damerau-Levenshtein distance (optimal string alignment) of two words, or `most` + 1 when it is larger."""
-    if abs(len(a) - len(b)) > most or len(set(a) - set(b)) > most:
-        return most + 1  # known from the letters, without the table
+def distance(a: str, b: str, limit: int) -> int:
+    """The Damerau-Levenshtein distance (optimal string alignment) of two words, or `limit` + 1 when it is larger."""
+    if abs(len(a) - len(b)) > limit or len(set(a) - set(b)) > limit:
+        return limit + 1  # known from the letters, without the table
     before: list[int] = []
     row = list(range(len(b) + 1))
     for i, left in enumerate(a, start=1):
@@ -92,19 +92,19 @@ def distance(a: str, b: str, most: int) -> int:
             if i > 1 and j > 1 and left == b[j - 2] and a[i - 2] == right:
                 cost = min(cost, above[j - 2] + 1)
             row.append(cost)
-        if min(row) > most:
-            return most + 1
-    return min(row[-1], most + 1)
+        if min(row) > limit:
+            return limit + 1
+    return min(row[-1], limit + 1)
 
 
-def listed(names: Iterable[str], most: int = 8) -> str:
+def listed(names: Iterable[str], limit: int = 8) -> str:
     """Names for a help sentence, sorted and capped: "`a`, `b` and 3 more"."""
-    return capped([f"`{name}`" for name in sorted(names)], most)
+    return capped([f"`{name}`" for name in sorted(names)], limit)
 
 
-def capped(names: Sequence[str], most: int) -> str:
+def capped(names: Sequence[str], limit: int) -> str:
     """The first names in the order given, and how many there are more: "a, b and 3 more"."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
 
 
 @lru_cache(maxsize=1024)

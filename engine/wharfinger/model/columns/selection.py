@@ -329,14 +329,14 @@ class Selections:
         if selection is None:
             selection = Selection(self._nodes, self._pods, predicate, per_pod=per_pod, value=value, remembers=not passing)
             kept[key] = selection
-            most = MAX_PASSING if passing else self._most()
-            while len(kept) > most:
+            limit = MAX_PASSING if passing else self._limit()
+            while len(kept) > limit:
                 kept.popitem(last=False)
         else:
             kept.move_to_end(key)
         return selection
 
-    def _most(self) -> int:
+    def _limit(self) -> int:
         cells = self._nodes.rows.count + CELLS_OF_CLASS * len(self._pods.classes)
         return max(MIN_SELECTIONS, min(MAX_SELECTIONS, MAX_CELLS // max(1, cells)))
 

@@ -190,13 +190,13 @@ class Expansion(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def expand(given: Objects, cluster: Objects | None = None, *, most: int | None = None) -> Expansion:
+def expand(given: Objects, cluster: Objects | None = None, *, limit: int | None = None) -> Expansion:
     """The pods of every workload and every pod among `given`; `cluster` has the nodes, priority and runtime classes to look up.
 
-    InvalidObject if there are more than `most` pods, by default `MAX_PODS`, or more than `MADE_PER_POD` times as many other objects; raised
-    at the first one beyond the limit.
+    Raises InvalidObject at the first pod beyond `limit` (default: `MAX_PODS`), and at the first of the other objects beyond `MADE_PER_POD`
+    times as many.
     """
-    most = MAX_PODS if most is None else most
+    limit = MAX_PODS if limit is None else limit
     known = [given] if cluster is None else [cluster, given]
     admission = Admission(_all(known, objects.PriorityClass), _all(known, objects.RuntimeClass))
     pods: list[objects.Pod] = []
@@ -212,12 +212,12 @@ def expand(given: Objects, cluster: Objects | None = None, *, most: int | None =
             pods.append(pod)
         else:
             made.append(obj)
-        if len(pods) > most:
-            raise InvalidObject(f"the workloads have more than {most:,} pods; {objects.key_of(obj)} is one too many")
-        if len(made) > MADE_PER_POD * most:
+        if len(pods) > limit:
+            raise InvalidObject(f"the workloads have more than {limit:,} pods; {objects.key_of(obj)} is one too many")
+        if len(made) > MADE_PER_POD * limit:
             kind = objects.kind_of(obj)
             raise InvalidObject(
-                f"the pods need more than {MADE_PER_POD * most:,} other objects; {kind} {objects.key_of(obj)} is one too many"
+                f"the pods need more than {MADE_PER_POD * limit:,} other objects; {kind} {objects.key_of(obj)} is one too many"
             )
     return Expansion(pods=tuple(pods), made=tuple(made), warnings=(*admission.warnings, *_kept_to_one_node(pods)))
 

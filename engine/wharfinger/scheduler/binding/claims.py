@@ -61,11 +61,11 @@ WATCH_TIMEOUT = 30.0
 
 
 class DeviceClaims:
-    """Reserves, writes and releases the devices of pods that are being bound; at most `most` requests are under way at a time."""
+    """Reserves, writes and releases the devices of pods that are being bound; at most `limit` requests are under way at a time."""
 
-    def __init__(self, cluster: LiveCluster, most: int) -> None:
+    def __init__(self, cluster: LiveCluster, limit: int) -> None:
         self._cluster = cluster
-        self._room = asyncio.Semaphore(most)  # a driver may take minutes, so only requests count, not the waiting for what comes of them
+        self._room = asyncio.Semaphore(limit)  # a driver may take minutes, so only requests count, not the waiting for what comes of them
         self._taken: dict[str, tuple[ClaimAllocation, ...]] = {}  # in flight, by the uid of the pod
         self._written: dict[str, list[objects.ResourceClaim]] = {}  # reserved by us, by the uid of the pod
         self._awaited: dict[str, list[asyncio.Event]] = {}  # who waits for a change of a claim, by its uid

@@ -71,7 +71,7 @@ class _Member(Struct, frozen=True):
 
 
 class BindingCycle:
-    """Binds at most `most` pods at a time, and writes at most as many claims for devices before."""
+    """Binds at most `limit` pods at a time, and writes at most as many claims for devices before."""
 
     def __init__(  # noqa: PLR0913 — the parts that a binding touches
         self,
@@ -81,7 +81,7 @@ class BindingCycle:
         writes: StatusWrites,
         failures: FailureHandler,
         permits: Permits,
-        most: int,
+        limit: int,
     ) -> None:
         self._cluster = cluster
         self._ports = cluster.ports
@@ -89,9 +89,9 @@ class BindingCycle:
         self._writes = writes
         self._failures = failures
         self._permits = permits
-        self._most = most
+        self._limit = limit
         self._volumes = VolumeBinds(cluster)
-        self.claims = DeviceClaims(cluster, most)
+        self.claims = DeviceClaims(cluster, limit)
         self._background = Background(lambda error: self._ports.emit(Failed("binding cycle", error)), ended=self._vacate)
         self._occupied = 0
         self._members: dict[str, _Member] = {}  # of groups, by uid
@@ -266,7 +266,7 @@ class BindingCycle:
 
     async def _wait_for_others(self, together: GroupBinding, queued: QueuedPod) -> None:
         """Return once the group may be bound, and there is room for another request: a group may be larger than the limit."""
-        if together.arrived(queued.uid) and self._occupied <= self._most:
+        if together.arrived(queued.uid) and self._occupied <= self._limit:
             together.check(queued.uid)
             return
         self._vacate()
@@ -328,12 +328,12 @@ class BindingCycle:
 
     def _occupy(self) -> None:
         self._occupied += 1
-        if self._occupied >= self._most:
+        if self._occupied >= self._limit:
             self.room.clear()
 
     def _vacate(self) -> None:
         self._occupied -= 1
-        if self._occupied < self._most:
+        if self._occupied < self._limit:
             self.room.set()
 
     async def _send(self, queued: QueuedPod, placement: Placement) -> None:

@@ -274,11 +274,11 @@ def _not_a_log(path: Path) -> str:
         return ""
 
 
-def prune(path: Path, most: int) -> None:
-    """Remove all but the latest `most` finished files, and empty files that no process will write to or replace."""
+def prune(path: Path, limit: int) -> None:
+    """Remove all but the latest `limit` finished files, and empty files that no process will write to or replace."""
     sizes = {found: _size(found) for found in _numbered(path)}
     present = [found for found, size in sizes.items() if size]
-    for old in present[: -most or None]:
+    for old in present[: -limit or None]:
         old.unlink(missing_ok=True)
     for empty in sizes.keys() - set(present):
         _remove_if_unused(empty)

@@ -279,11 +279,11 @@ class WokenPods:
                 if holds:
                     yield woken, label
 
-    def _order_oldest(self, most: int | None) -> int:
+    def _order_oldest(self, limit: int | None) -> int:
         """The number of pods of the oldest event that were put in order, at most that many; None for all."""
         waiting, label, conditions = self._waves[0]
         reasons, n = self._reasons, 0
-        for queued in islice(waiting, most):
+        for queued in islice(waiting, limit):
             n += 1
             before = reasons.get(queued.uid)
             if before is None or before[0] is not queued:
@@ -291,7 +291,7 @@ class WokenPods:
                 reasons[queued.uid] = queued, label, conditions
             elif before[2]:
                 reasons[queued.uid] = queued, label, (*before[2], *conditions) if conditions else ()
-        if n != most:
+        if n != limit:
             self._waves.popleft()
             self._complete = True
         return n

@@ -161,7 +161,7 @@ def written(manifest: str, opened: OpenedCluster) -> tuple[PodView, workloads.Ex
     given = files.read_bytes(manifest.encode(), "the pod", written=True)
     found = opened.state.snapshot(opened.now).objects
     known = files.Objects(by_kind={kind: found.all(kind) for kind in workloads.LOOKED_UP})
-    expansion = workloads.expand(given, known, most=MAX_MANIFESTS)
+    expansion = workloads.expand(given, known, limit=MAX_MANIFESTS)
     if not expansion.pods:
         raise InvalidObject("the pod: there is no pod or workload in it")
     return PodView(expansion.pods[0]), expansion

@@ -130,15 +130,15 @@ class Model:
         self.hint(self._last)
         self._model.maximize(sum(self._stays.values()))
 
-    def guard(self, guarded: Solution, most: int) -> None:
-        """Limit how many guarded pods of each group leave a node together to `most`; the others of a group leave first."""
+    def guard(self, guarded: Solution, limit: int) -> None:
+        """Limit how many guarded pods of each group leave a node together to `limit`; the others of a group leave first."""
         leaving = []
         for place, number in guarded.items():
             free = self._here[place] - number
             leaves = self._model.new_int_var(0, number, "")
             self._model.add(leaves >= self._here[place] - self._stays[place] - free)
             leaving.append(leaves)
-        self._model.add(sum(leaving) <= max(0, most))
+        self._model.add(sum(leaving) <= max(0, limit))
 
     def place_all(self, groups: Iterable[bytes]) -> None:
         """Require a place for every pod of these groups from now on."""

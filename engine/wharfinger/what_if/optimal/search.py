@@ -351,8 +351,8 @@ class _Search:
         for pod, node in self._movable:
             for budget in self._guarded[pod.uid].items() if node in names else ():
                 groups[budget][pod.template, node] += 1
-        for (_, most), guarded in groups.items():
-            model.guard(guarded, most)
+        for (_, limit), guarded in groups.items():
+            model.guard(guarded, limit)
 
     def _evict_few(self, model: Model, priority: Mapping[bytes, int], waiting: frozenset[bytes], until: float) -> _MinimumEvictions:
         """Fix how many pods of each priority are evicted, the highest first.

@@ -222,9 +222,9 @@ def _equal_but_not_acceptable(decision: Decision, snapshot: Snapshot, mask: Mask
     return [name for name in decision.equal_nodes if not mask[snapshot.row(name)]]
 
 
-def _above(decision: Decision, snapshot: Snapshot, target: str | None, mask: Mask, most: int) -> Iterator[str]:
-    """The best nodes, at most `most` of them, before the target; without a target those before the first acceptable one."""
-    for ranked in decision.ranking(most):
+def _above(decision: Decision, snapshot: Snapshot, target: str | None, mask: Mask, limit: int) -> Iterator[str]:
+    """The best nodes, at most `limit` of them, before the target; without a target those before the first acceptable one."""
+    for ranked in decision.ranking(limit):
         if ranked.node == target or (target is None and mask[snapshot.row(ranked.node)]):
             return
         yield ranked.node

@@ -121,11 +121,11 @@ def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
     held_out: Sequence[Workload],
     where: Callable[[SearchSetup], AbstractContextManager[Executor]],
     *,
-    most: int = DEFAULT_TRIALS,
+    n_trials: int = DEFAULT_TRIALS,
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> Tuned:
-    """The outcome of `most` trials, run on the executor of `where`; `advance` is called after each.
+    """The outcome of `n_trials` trials, run on the executor of `where`; `advance` is called after each.
 
     Raises UsageError where there is nothing to search, no node has what an objective is about, the extra is missing, or the policies as
     they are cannot decide.
@@ -140,7 +140,7 @@ def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
     with where(setup) as executor:
         search = _Search(policies, tuple(tunables), tuple(objectives), setup, executor)
         search.submit_shipped()
-        return search.run(_study(len(objectives), seed), most, advance)
+        return search.run(_study(len(objectives), seed), n_trials, advance)
 
 
 def _study(n_objectives: int, seed: int) -> optuna.Study:
@@ -196,9 +196,9 @@ class _Search:
         if self._setup.held_out:
             self._submit(self._shipped, held_out=True)
 
-    def run(self, study: optuna.Study, most: int, advance: Callable[[], None]) -> Tuned:
+    def run(self, study: optuna.Study, n_trials: int, advance: Callable[[], None]) -> Tuned:
         """The outcome of a number of trials of the study."""
-        found = list(self._trials(study, most, advance))
+        found = list(self._trials(study, n_trials, advance))
         measures = self._submit(self._shipped).result()
         if isinstance(measures, str):
             raise UsageError(f"the policies cannot decide as they are: {measures}")
@@ -223,7 +223,7 @@ class _Search:
             failing=self._failing(texts),
         )
 
-    def _trials(self, study: optuna.Study, most: int, advance: Callable[[], None]) -> Iterator[Trial | None]:
+    def _trials(self, study: optuna.Study, n_trials: int, advance: Callable[[], None]) -> Iterator[Trial | None]:
         """The trials in order; None for one that no policy came of."""
         import optuna  # noqa: PLC0415 — `tuned` has found it
 
@@ -231,8 +231,8 @@ class _Search:
         grid |= {tunable.name: optuna.distributions.IntDistribution(0, tunable.steps) for tunable in self._tunables}
         study.enqueue_trial({tunable.name: tunable.nearest(tunable.shipped) for tunable in self._tunables})
         running: deque[tuple[optuna.Trial, tuple[float, ...], Future[Measures | str]]] = deque()
-        for number in range(most + MAX_CONCURRENT_TRIALS):
-            if len(running) == MAX_CONCURRENT_TRIALS or (number >= most and running):
+        for number in range(n_trials + MAX_CONCURRENT_TRIALS):
+            if len(running) == MAX_CONCURRENT_TRIALS or (number >= n_trials and running):
                 asked, values, answer = running.popleft()
                 measures = answer.result()
                 if isinstance(measures, str):
@@ -243,7 +243,7 @@ class _Search:
                     study.tell(asked, reached)
                     yield Trial(number=asked.number, values=values, objectives=reached)
                 advance()
-            if number < most:
+            if number < n_trials:
                 asked = study.ask(grid)
                 values = tuple(tunable.value(asked.params[tunable.name]) for tunable in self._tunables)
                 running.append((asked, values, self._submit(values)))

@@ -34,7 +34,7 @@ def chain(length, step, place):
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("step", DOUBLING)
 def test_a_chain_of_lets_twice_as_long_takes_twice_the_work(step, place):
-    short, long = (calls(lambda n=n: checked(chain(n, step, place)), most=2_000_000) for n in (14, 28))
+    short, long = (calls(lambda n=n: checked(chain(n, step, place)), limit=2_000_000) for n in (14, 28))
     assert long <= 2.2 * short
 
 

@@ -23,7 +23,7 @@ def read(text):
 )
 def test_no_file_takes_long(beginning, length, piece):
     answers = []
-    calls(lambda: answers.append(read(texts.repeated(piece, beginning, length))), most=MOST_CALLS)
+    calls(lambda: answers.append(read(texts.repeated(piece, beginning, length))), limit=MOST_CALLS)
     file, diagnostics, shown = answers[0]
     assert file is not None or diagnostics.has_errors
     assert len(shown) < 100_000

@@ -46,5 +46,5 @@ def test_distance_is_symmetric_and_zero_only_for_equals(a, b):
 
 
 @given(WORDS, WORDS, st.integers(0, 8))
-def test_a_bound_does_not_change_small_distances(a, b, most):
-    assert distance(a, b, most) == min(distance(a, b, 8), most + 1)
+def test_a_bound_does_not_change_small_distances(a, b, limit):
+    assert distance(a, b, limit) == min(distance(a, b, 8), limit + 1)

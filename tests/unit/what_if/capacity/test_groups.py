@@ -99,7 +99,7 @@ def test_a_group_takes_its_room_before_pods_of_a_lower_priority():
 
 def test_the_limit_of_pods_ends_the_count_of_groups():
     state = cluster(pod_group("gang", 2), sizes=(4, 4))
-    [room] = capacity(assemble(), state, members("gang", 2), most=6).groups
+    [room] = capacity(assemble(), state, members("gang", 2), limit=6).groups
     assert (room.more, room.at_least, room.stop) == (3, True, None)
 
 

@@ -49,12 +49,12 @@ HERE = partial(trials.processes, jobs=1)
 GOALS = ("nodes_touched", "unplaced + 0")
 
 
-def tuned(executor=HERE, *, text=TEXT, most=12, seed=0, goals=GOALS, wanted=(), share=0.5):
+def tuned(executor=HERE, *, text=TEXT, n_trials=12, seed=0, goals=GOALS, wanted=(), share=0.5):
     shipped = policy(text)
     whole = workloads.waiting("all", state_of(16), pods_of(24, 2), None)
     searched, held_out = workloads.split([whole], share, seed)
     numbers = tunables.chosen(tunables.found([shipped], assemble([shipped])), wanted, [shipped])
-    return search.tuned([shipped], numbers, list(map(objective, goals)), searched, held_out, executor, most=most, seed=seed)
+    return search.tuned([shipped], numbers, list(map(objective, goals)), searched, held_out, executor, n_trials=n_trials, seed=seed)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,7 @@ def test_no_dask_scheduler_is_an_error():
 
 
 def test_without_an_improvement_nothing_changes():
-    found = tuned(goals=["0 * unplaced"], most=3)
+    found = tuned(goals=["0 * unplaced"], n_trials=3)
     assert (found.is_better, found.change, found.failing) == (False, "", ())
     assert found.held_out is not None
     assert found.worse == found.better == ()
@@ -179,7 +179,7 @@ def test_numbers_that_policies_cannot_have_are_counted(tmp_path):
     policies = load_policies(tmp_path)
     numbers = tunables.chosen(tunables.found(policies, assemble(policies)), ["NodeResourcesFit=0..2"], policies)
     whole = workloads.waiting("all", state_of(4), pods_of(4), None)
-    found = search.tuned(policies, numbers, [objective("unplaced")], [whole], [], HERE, most=12)
+    found = search.tuned(policies, numbers, [objective("unplaced")], [whole], [], HERE, n_trials=12)
     assert 0 < found.unusable < 12
     assert len(found.trials) + found.unusable == 12
     assert found.held_out is None
@@ -201,7 +201,7 @@ def test_a_missing_extra_is_named(monkeypatch):
 
 @pytest.mark.parametrize("goals", [["nodes_touched"], GOALS, ["nodes_touched", "unplaced", "imbalance:zone"]])
 def test_the_picture_has_a_point_for_each_trial(goals):
-    found = tuned(goals=goals, most=4)
+    found = tuned(goals=goals, n_trials=4)
     root = ET.fromstring(trial_chart.svg(found))
     circles = list(root.iter("{http://www.w3.org/2000/svg}circle"))
     assert len(circles) == 5 * max(1, len(goals) - 1)

@@ -187,7 +187,7 @@ def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
             "--like", metavar="NODE", help="The node that the nodes of --nodes are copies of.", autocompletion=options.complete_nodes
         ),
     ] = None,
-    most: Annotated[
+    limit: Annotated[
         int, typer.Option("--most", metavar="N", min=1, max=MAX_PODS, help="The maximum number of further pods that are counted.")
     ] = DEFAULT_LIMIT,
     output: what_if_input.Output = "text",
@@ -200,14 +200,14 @@ def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if like is None and nodes is not None:
         raise UsageError("--nodes is the number of nodes; --like NODE is the node to copy")
     inputs = what_if_input.read(flags, lambda found: found.pending)
-    with streams.bar(sys.stderr, "counting", len(inputs.pods) + most) as advance:
+    with streams.bar(sys.stderr, "counting", len(inputs.pods) + limit) as advance:
         found = capacity(
             inputs.chain,
             inputs.cluster.state,
             inputs.pods,
             by=by or (),
             extra=None if like is None else NodesLike(model=like, count=nodes or 1),
-            most=most,
+            limit=limit,
             advance=advance,
         )
     streams.out(what_if_input.rendered(output, lambda: table(found), lambda: _value(found)))

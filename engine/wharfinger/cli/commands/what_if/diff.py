@@ -62,7 +62,7 @@ def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
     by: Annotated[
         list[str] | None, typer.Option("--by", metavar="LABEL", help=f"Count pods by the values of this label of nodes; default: {ZONE}.")
     ] = None,
-    most: Annotated[int, typer.Option("--most", metavar="N", min=0, help="List no more than N changes in tables.")] = DEFAULT_ROWS,
+    limit: Annotated[int, typer.Option("--most", metavar="N", min=0, help="List no more than N changes in tables.")] = DEFAULT_ROWS,
     output: Annotated[Format, options.FORMAT] = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if something differs.")] = False,
 ) -> int:
@@ -80,7 +80,7 @@ def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
         _refuse_cluster(flags, against, replace, by)
         found, titles = _over_log(log, flags, against)
     streams.warn(found.notes)
-    streams.out(_rendered(found, titles, output, most))
+    streams.out(_rendered(found, titles, output, limit))
     return 1 if exit_code and found.totals.changes else 0
 
 
@@ -165,7 +165,7 @@ def _refuse_cluster(flags: WhatIfFlags, against: AgainstFlags, replace: list[str
         raise UsageError(f"--log and {named[0]} exclude each other: a log has its own cluster, pods and settings")
 
 
-def _rendered(found: Diff | LogDiff, titles: Titles, output: Format, most: int) -> str:
+def _rendered(found: Diff | LogDiff, titles: Titles, output: Format, limit: int) -> str:
     if output == "markdown":
-        return diff_report.markdown(found, titles, most)
-    return what_if_input.rendered(output, lambda: diff_report.table(found, titles, most), lambda: diff_report.value(found, titles))
+        return diff_report.markdown(found, titles, limit)
+    return what_if_input.rendered(output, lambda: diff_report.table(found, titles, limit), lambda: diff_report.value(found, titles))

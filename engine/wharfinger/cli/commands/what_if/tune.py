@@ -198,7 +198,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
         if path is not None:
             _refuse_folder(Path(path))
     with streams.bar(sys.stderr, "trials", n_trials, min_steps=1) as advance:
-        found = search.tuned(policies, numbers, goals, searched, kept, where, most=n_trials, seed=seed, advance=advance)
+        found = search.tuned(policies, numbers, goals, searched, kept, where, n_trials=n_trials, seed=seed, advance=advance)
     streams.out(what_if_input.rendered(output, lambda: table(found), lambda: _value(found)))  # before a file that cannot be written
     if patch is not None:
         Path(patch).write_text(found.change, encoding="utf-8")
@@ -250,11 +250,11 @@ def _split(
     return workloads.split(searched, _share("--held-out", shares[0], 1), seed) if shares else (searched, kept)
 
 
-def _share(option: str, text: str, most: float) -> float:
+def _share(option: str, text: str, limit: float) -> float:
     """A percentage as a fraction."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text.strip())
-    if found is None or not float(found[1]) / 100 < most:
-        raise UsageError(f"{option} {text}: expected a percentage below {100 * most:g}%, as 50%")
+    if found is None or not float(found[1]) / 100 < limit:
+        raise UsageError(f"{option} {text}: expected a percentage below {100 * limit:g}%, as 50%")
     return float(found[1]) / 100
 
 

@@ -156,7 +156,7 @@ class DeviceRule(AllocatingFilter):
         """
         if self._stale or not self._to_allocate:
             return
-        most = MAX_TOTAL_STEPS + STEPS_PER_NODE * snapshot.n_nodes
+        limit = MAX_TOTAL_STEPS + STEPS_PER_NODE * snapshot.n_nodes
         ids = self._ids(snapshot)
         variants = [
             (self._variant(left), np.unique(ids[among]).tolist())
@@ -168,7 +168,7 @@ class DeviceRule(AllocatingFilter):
                 continue
             yield from variant.demand.compiling()
             for number in numbers:
-                if self._states.epoch != self._epoch or variant.steps > most:
+                if self._states.epoch != self._epoch or variant.steps > limit:
                     break
                 self._outcome(variant, number)
                 yield
@@ -430,10 +430,10 @@ class DeviceRule(AllocatingFilter):
 
         A search that an earlier decision made counts like any other, so that what is decided does not depend on what was kept.
         """
-        most = MAX_TOTAL_STEPS + STEPS_PER_NODE * snapshot.n_nodes
-        if variant.steps > most:
+        limit = MAX_TOTAL_STEPS + STEPS_PER_NODE * snapshot.n_nodes
+        if variant.steps > limit:
             self._forget_former(snapshot, variant)
-        return variant.steps > most
+        return variant.steps > limit
 
     def _forget_former(self, snapshot: Snapshot, variant: _RequestVariant) -> None:
         """Forget the outcomes for states that no node has any more."""

@@ -256,7 +256,7 @@ def _capacity(claim: objects.PersistentVolumeClaim, storage_class: objects.Stora
     known, wanted = StorageCapacities.of(snapshot.objects), quantity.value(size)
     values: dict[str, list[str]] = {}  # by label: looked up together, as local storage has an offer for each node
     for offer in map(known.facts, known.of_class(storage_class.metadata.name)):
-        if offer.term is None or offer.most is None or offer.most < wanted:
+        if offer.term is None or offer.max_size is None or offer.max_size < wanted:
             continue
         if offer.label is None:
             enough[node_selection.rows_with((offer.term,), snapshot)] = True
@@ -273,7 +273,7 @@ class StorageCapacity(NamedTuple):
     `label` is the requirement of `term` if that is one of values of a label alone.
     """
 
-    most: int | None
+    max_size: int | None
     term: selectors.NodeTerm | None
     label: selectors.Requirement | None
 

@@ -182,7 +182,7 @@ def _unknown_function(context: Context, expr: ast.Call) -> typed.Expr:
         )
     own = [name for name, binding in context.names.items() if binding.function is not None]
     near = context.closest(expr.function, (*own, *plain, *SPECIAL))
-    help_ = f"did you mean `{near}`?" if near else f"functions are {listed((*plain, *SPECIAL), most=12)}"
+    help_ = f"did you mean `{near}`?" if near else f"functions are {listed((*plain, *SPECIAL), limit=12)}"
     if context.names.get(expr.function):
         help_ = f"`{expr.function}` is a {context.names[expr.function].what}: write it without parentheses"
     return context.error(

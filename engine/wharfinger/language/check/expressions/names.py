@@ -118,7 +118,7 @@ def _unknown_field(context: Context, subject: Subject, fields: list[ast.Member],
     if owner is not None and not owner.keyed:
         return context.error(Code.P302, f"`{whole}` is {owner.type}, which has no fields", wrong.field_span, label="no such field")
     replacement, text = _nearest(context, subject, fields, known)
-    help_ = f"did you mean `{text}`?" if text else f"its fields are {listed(_members(context, subject, prefix), most=12)}"
+    help_ = f"did you mean `{text}`?" if text else f"its fields are {listed(_members(context, subject, prefix), limit=12)}"
     return context.error(
         Code.P302, f"`{whole}` has no field `{wrong.field}`", wrong.field_span, label="unknown field", help=help_, suggestion=replacement
     )

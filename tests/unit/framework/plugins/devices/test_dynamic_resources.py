@@ -87,9 +87,9 @@ def test_a_copy_of_the_cluster_has_what_is_in_flight():
     assert twin.following(Allocations).of_device(devices.DRIVER, "n00000", "gpu-0").exclusive == 1
 
 
-@pytest.mark.parametrize("most", [20, search.MAX_STEPS])
-def test_a_search_that_is_too_long_is_given_up_as_an_error(monkeypatch, most):
-    monkeypatch.setattr(search, "MAX_STEPS", most)
+@pytest.mark.parametrize("limit", [20, search.MAX_STEPS])
+def test_a_search_that_is_too_long_is_given_up_as_an_error(monkeypatch, limit):
+    monkeypatch.setattr(search, "MAX_STEPS", limit)
     state = devices.cluster(1)
     claim = devices.claim("a", 5)  # four devices of a NUMA node at most
     state.put(claim)
@@ -98,7 +98,7 @@ def test_a_search_that_is_too_long_is_given_up_as_an_error(monkeypatch, most):
     spec = structs.replace(one.spec, devices=tuple(names))
     state.put(structs.replace(one, spec=spec))
     decision = decide(CHAIN, state.snapshot(), pods(["a"])[0])
-    if most > 20:  # equal devices are tried only once, so 658,008 combinations are soon looked at
+    if limit > 20:  # equal devices are tried only once, so 658,008 combinations are soon looked at
         assert decision.message.startswith("0/1 nodes are available: 1 cannot allocate all claims.")
         return
     text = 'running "DynamicResources" filter plugin: node n00000: timed out trying to allocate devices'
@@ -162,7 +162,7 @@ def test_alternatives_that_fail_for_the_same_reason_are_tried_once():
     slots(state, 0, range(40))
     state.put(choices("a", 0, 20))  # a million choices
     found = []
-    assert calls(lambda: found.append(decide(CHAIN, state.snapshot(), pods(["a"])[0])), most=2_000_000) > 10_000
+    assert calls(lambda: found.append(decide(CHAIN, state.snapshot(), pods(["a"])[0])), limit=2_000_000) > 10_000
     assert "1 cannot allocate all claims" in found[0].message
 
 

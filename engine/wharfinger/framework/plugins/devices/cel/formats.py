@@ -56,12 +56,12 @@ def _of_pattern(what: str, pattern: str, examples: tuple[str, ...]) -> str:
     return f"{what} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
-def _pattern(pattern: str, what: str, most: int, *examples: str, unit: str = "characters") -> Validate:
+def _pattern(pattern: str, what: str, limit: int, *examples: str, unit: str = "characters") -> Validate:
     """The errors of a string with a limited number of bytes (characters in some messages) that must match a pattern."""
     compiled = re2.compile(pattern)
 
     def wrong(text: str) -> list[str]:
-        long = [f"must be no more than {most} {unit}"] if len(text.encode()) > most else []
+        long = [f"must be no more than {limit} {unit}"] if len(text.encode()) > limit else []
         return long if compiled.fullmatch(text) else [*long, _of_pattern(what, pattern, examples)]
 
     return wrong

@@ -278,22 +278,22 @@ class CostBudget:
     What was kept from an earlier decision costs the same as if it were new. Once the limit is reached nothing more is answered.
     """
 
-    __slots__ = ("_cost", "_known", "_most", "exhausted")
+    __slots__ = ("_cost", "_known", "_limit", "exhausted")
 
     def __init__(self) -> None:
         self._cost = 0
-        self._most = MAX_TOTAL_COST
+        self._limit = MAX_TOTAL_COST
         self._known: set[Hashable] = set()
         self.exhausted = False
 
     def begin(self) -> None:
         """Add the budget of the next device."""
-        self._most += COST_OF_DEVICE
+        self._limit += COST_OF_DEVICE
 
     def spend(self, cost: int) -> bool:
         """Spend this cost; True if it is within the budget."""
         self._cost += cost
-        self.exhausted |= self._cost > self._most
+        self.exhausted |= self._cost > self._limit
         return not self.exhausted
 
     def compile(self, expression: str) -> Selector | SelectorFailed | None:
