@@ -192,18 +192,28 @@ class PolicyBudget:
         if not self.settings.seconds:
             return False
         if call_timer is not None:
-            return self._check_once(governing, call_timer, goes_on=goes_on)
+            return self._check_pod(governing, call_timer, goes_on=goes_on)
         if seconds > self.settings.seconds:
             self._watch(governing)
         return False
 
-    def _check_once(self, governing: Sequence[CompiledPolicy], call_timer: PolicyTimer, *, goes_on: bool) -> bool:
-        """Compare a decision about a pod with the budget; a policy exceeds its budget once in it, however many parts it has."""
-        seconds, allowed = seconds_by_policy(call_timer), self.settings.seconds
-        over = {policy.name for policy in governing if seconds.get(policy.name, 0.0) > allowed}
-        compared = [policy for policy in governing if policy.name not in call_timer.exceeded and (policy.name in over or not goes_on)]
-        call_timer.exceeded |= over
-        return self._check(compared, seconds)
+    def _check_pod(self, governing: Sequence[CompiledPolicy], call_timer: PolicyTimer, *, goes_on: bool) -> bool:
+        """Compare a decision about a single pod with the budget; True if it suspends one of these policies."""
+        seconds = seconds_by_policy(call_timer)
+        over, within = self._newly_over(governing, call_timer, seconds)
+        return self._check(over if goes_on else [*over, *within], seconds)
+
+    def _newly_over(
+        self, governing: Sequence[CompiledPolicy], call_timer: PolicyTimer, seconds: Mapping[str, float]
+    ) -> tuple[list[CompiledPolicy], list[CompiledPolicy]]:
+        """The policies that exceed their budget in this decision for the first time, and those that are within it.
+
+        A policy exceeds its budget once in a decision, however many parts the decision has.
+        """
+        undecided = [policy for policy in governing if policy.name not in call_timer.exceeded]
+        over = [policy for policy in undecided if seconds.get(policy.name, 0.0) > self.settings.seconds]
+        call_timer.exceeded.update(policy.name for policy in over)
+        return over, [policy for policy in undecided if policy.name not in call_timer.exceeded]
 
     @contextmanager
     def group_step(self, governing: Callable[[], Sequence[CompiledPolicy]]) -> Iterator[None]:
@@ -250,18 +260,13 @@ class PolicyBudget:
         self._kept, self._exceeded = {}, set()
 
     def _check_member(self, governing: Sequence[CompiledPolicy], call_timer: PolicyTimer) -> None:
-        """Compare a decision about a member, or about victims, with the budget; a policy exceeds its budget once in it."""
-        seconds, allowed = seconds_by_policy(call_timer), self.settings.seconds
-        for policy in governing:
-            if policy.name not in call_timer.policies or policy.name in call_timer.exceeded:
-                continue
-            key = policy.name, policy.revision
-            if seconds.get(policy.name, 0.0) > allowed:
-                call_timer.exceeded.add(policy.name)
-                self._exceeded.add(key)
-                self._check([policy], seconds)
-            elif call_timer.has_ended:
-                self._kept.setdefault(key, []).append(policy)
+        """Compare a decision about a member, or about victims, with the budget."""
+        seconds = seconds_by_policy(call_timer)
+        over, within = self._newly_over([policy for policy in governing if policy.name in call_timer.policies], call_timer, seconds)
+        self._exceeded.update((policy.name, policy.revision) for policy in over)
+        self._check(over, seconds)
+        for policy in within if call_timer.has_ended else ():
+            self._kept.setdefault((policy.name, policy.revision), []).append(policy)
 
     def _watch(self, governing: Sequence[CompiledPolicy]) -> None:
         for policy in governing:
