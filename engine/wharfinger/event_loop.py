@@ -64,8 +64,8 @@ class Backoff(Struct, frozen=True, kw_only=True):
     As in kube-scheduler 1.36 (pkg/scheduler/backend/queue/backoff_queue.go).
     """
 
-    initial: float = 1.0
-    maximum: float = 10.0
+    initial: float
+    maximum: float
 
     def seconds(self, failures: int) -> float:
         """The wait in seconds after a number of failures in a row; 0 after none."""

@@ -223,7 +223,7 @@ def limits_of(settings: Settings) -> SchedulerSettings:
         most_binds=limits.binds,
         most_writes=limits.writes,
         stop_seconds=limits.grace_period,
-        queue=QueueSettings(backoff=backoff, error_backoff=backoff),
+        queue=QueueSettings(backoff=backoff),
         budget=BudgetSettings(seconds=limits.policy_budget),
     )
 

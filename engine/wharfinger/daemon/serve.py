@@ -26,7 +26,7 @@ from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread, SystemClock, Tasks
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import api_errors
-from wharfinger.kube.api_errors import Backoff
+from wharfinger.kube.api_errors import RequestBackoff
 from wharfinger.kube.api_server import ServerVersion, server_version
 from wharfinger.kube.connection import Connection
 from wharfinger.language.semantics.authority import TenantRights
@@ -47,7 +47,7 @@ Report = Callable[[str], None]
 
 async def wait_for_server(connection: Connection, clock: Clock, report: Report) -> ServerVersion:
     """The version of the API server, as soon as it answers; UsageError if it can never answer this client."""
-    waits = Backoff(first=0.5)
+    waits = RequestBackoff(initial=0.5)
     while True:
         try:
             return await server_version(connection)

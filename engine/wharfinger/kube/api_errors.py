@@ -116,15 +116,19 @@ class Status(msgspec.Struct):
     details: _Details | None = None
 
 
-def check_no_redirect(method: str, path: str, status: int) -> None:
-    """Raises ApiError for the status of a redirect: it leads to a server that the kubeconfig does not name."""
-    if 300 <= status < 400:
+def is_success(status: int) -> bool:
+    """True for an HTTP status that is neither an error nor a redirect."""
+    return status < 300
+
+
+def of_answer(method: str, path: str, status: int, body: bytes, retry_after: str | None = None) -> ApiError:
+    """The exception for an answer whose HTTP status is no success (`is_success`).
+
+    A redirect is not followed: it leads to a server that the kubeconfig does not name.
+    """
+    if status < 400:
         message = f"{method} {path}: a redirect (HTTP status {status}); the kubeconfig has to name the API server itself"
-        raise ApiError(message, status=status)
-
-
-def of_answer(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
-    """The exception for an answer with an HTTP status of 400 and above."""
+        return ApiError(message, status=status)
     try:
         status_object = msgspec.json.decode(body, type=Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -162,15 +166,16 @@ def _seconds(header: str | None) -> float | None:
     return None if seconds is None or math.isnan(seconds) else seconds
 
 
-class Backoff(Struct, kw_only=True):
-    """Waits in seconds: doubled after each failure up to `longest`, each extended by up to `jitter` so that clients spread out.
+class RequestBackoff(Struct, kw_only=True):
+    """The waits in seconds between the attempts of a request: `initial` after the first failure, doubled after each further one.
 
-    Without any answer at most `longest_unanswered`: such requests cost nothing, and the return of the server is noticed soon.
+    A wait is `maximum` at most, and `maximum_unanswered` where the server gave no answer: such requests cost nothing, and the return of the
+    server is noticed soon. Each wait is extended at random by up to `jitter` times its length, so that clients spread out.
     """
 
-    first: float = 0.2
-    longest: float = 10.0
-    longest_unanswered: float = 2.0
+    initial: float = 0.2
+    maximum: float = 10.0
+    maximum_unanswered: float = 2.0
     jitter: float = 0.5
     draw: Callable[[], float] = random.random
     _failures: int = 0
@@ -181,8 +186,8 @@ class Backoff(Struct, kw_only=True):
 
     def after(self, error: BaseException | None = None) -> float:
         """Seconds to wait after one more failure; never less than the `Retry-After` of the server."""
-        longest = min(self.longest, self.longest_unanswered) if isinstance(error, Unreachable) else self.longest
-        wait = min(self.first * 2.0 ** min(self._failures, 30), longest)
+        maximum = min(self.maximum, self.maximum_unanswered) if isinstance(error, Unreachable) else self.maximum
+        wait = min(self.initial * 2.0 ** min(self._failures, 30), maximum)
         self._failures += 1
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         return max(wait, retry_after or 0.0) * (1.0 + self.jitter * self.draw())

@@ -225,9 +225,8 @@ class Connection:
                 status = answer.status
                 self._emit(RequestAnswered("GET", status, None))
                 self.contact.record(status)
-                api_errors.check_no_redirect("GET", path, status)
-                if answer.status >= 400:
-                    raise api_errors.of_answer(answer.status, await answer.read(), answer.headers.get("Retry-After"))
+                if not api_errors.is_success(status):
+                    raise api_errors.of_answer("GET", path, status, await answer.read(), answer.headers.get("Retry-After"))
                 yield whole_lines(answer.content)
         except _BROKEN as error:
             if status and isinstance(error, TimeoutError):
@@ -266,9 +265,8 @@ class Connection:
         finally:
             self._emit(RequestAnswered(request.method, status, time.monotonic() - began))
         self.contact.record(status)
-        api_errors.check_no_redirect(request.method, request.path, status)
-        if status >= 400:
-            raise api_errors.of_answer(status, content, retry_after)
+        if not api_errors.is_success(status):
+            raise api_errors.of_answer(request.method, request.path, status, content, retry_after)
         return content
 
     def _recorded_failure(self, error: api_errors.Unreachable) -> api_errors.Unreachable:

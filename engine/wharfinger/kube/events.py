@@ -26,7 +26,7 @@ from wharfinger.emit import Emit, Failed
 from wharfinger.event_loop import LATE_AFTER, writers_behind_bindings
 from wharfinger.framework.ports import WARNING, Clock, Event, Reference, pod_reference
 from wharfinger.kube import api_errors
-from wharfinger.kube.api_errors import Backoff
+from wharfinger.kube.api_errors import RequestBackoff
 from wharfinger.kube.connection import MERGE_PATCH, Connection
 from wharfinger.model.objects.metadata import micro_time
 from wharfinger.model.objects.pod_view import PodView
@@ -243,7 +243,7 @@ class EventRecorder:
                 self._idle.set()
 
     async def _write(self, series: Series) -> None:
-        waits = Backoff()
+        waits = RequestBackoff()
         for _ in range(_ATTEMPTS):
             try:
                 await self._send(series)

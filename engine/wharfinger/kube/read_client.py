@@ -62,7 +62,6 @@ class ReadClient:
         except OSError as error:
             what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
             raise api_errors.Unreachable(f"{method} {path}: {what}") from error
-        api_errors.check_no_redirect(method, path, answer.status)
-        if answer.status >= 400:
-            raise api_errors.of_answer(answer.status, answer.content, answer.retry_after)
+        if not api_errors.is_success(answer.status):
+            raise api_errors.of_answer(method, path, answer.status, answer.content, answer.retry_after)
         return answer.content

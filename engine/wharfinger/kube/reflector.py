@@ -28,7 +28,7 @@ from wharfinger.emit import Emit, Failed
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.ports import Clock, ClusterSink, ListingSink, UnreadableSink, stepped
 from wharfinger.kube import api_errors, wire
-from wharfinger.kube.api_errors import Backoff
+from wharfinger.kube.api_errors import RequestBackoff
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.wire import SCHEDULING, Resource
 from wharfinger.model import objects
@@ -50,7 +50,7 @@ class ReflectorSettings(Struct, frozen=True, kw_only=True):
     watch_seconds: int = 300
     streaming: bool = False
     unavailable_wait: float = 60.0
-    backoff: Callable[[], Backoff] = field(default=Backoff)
+    backoff: Callable[[], RequestBackoff] = field(default=RequestBackoff)
 
 
 class Reflector:

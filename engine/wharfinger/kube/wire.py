@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from wharfinger.errors import InvalidObject, UsageError, WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import api_errors
-from wharfinger.kube.api_errors import Backoff
+from wharfinger.kube.api_errors import RequestBackoff
 from wharfinger.model import objects
 from wharfinger.model.objects import AnyObject
 from wharfinger.model.reading import decode, snapshot_file
@@ -342,7 +342,7 @@ class _SnapshotReading(Struct):
 
     async def _list_with_retries(self, resource: Resource) -> list[msgspec.Raw]:
         """The objects of a kind; repeated a few times while the server is busy."""
-        waits = Backoff()
+        waits = RequestBackoff()
         for _ in range(_ATTEMPTS - 1):
             try:
                 return await self._at_that_moment(resource)

@@ -22,7 +22,7 @@ import msgspec
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.ports import BindFailed, Clock, Condition, WriteFailed
 from wharfinger.kube import api_errors
-from wharfinger.kube.api_errors import Backoff
+from wharfinger.kube.api_errors import RequestBackoff
 from wharfinger.kube.connection import JSON, MERGE_PATCH, STRATEGIC_PATCH, Connection
 from wharfinger.model import objects
 from wharfinger.model.objects import ObjectMeta, PersistentVolume, PersistentVolumeClaim, PodGroup
@@ -58,7 +58,7 @@ class ApiBinder:
             self.in_flight -= 1
 
     async def _bind(self, pod: PodView, node: str) -> None:
-        waits = Backoff()
+        waits = RequestBackoff()
         for left in reversed(range(_BIND_ATTEMPTS)):
             try:
                 await self._connection.request("POST", f"{path_of(pod)}/binding", body=binding(pod, node), before=self._still_leading)
@@ -142,7 +142,7 @@ class GuardedWrites:
             self.in_flight -= 1
 
     async def _until_written(self, method: str, path: str, body: bytes, content_type: str) -> bytes:
-        waits = Backoff()
+        waits = RequestBackoff()
         for left in reversed(range(_ATTEMPTS)):
             try:
                 return await self._connection.request(method, path, body=body, content_type=content_type, before=self._still_leading)

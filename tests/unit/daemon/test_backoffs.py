@@ -1,4 +1,4 @@
-"""The backoffs of the settings are those of rejected pods and of pods whose attempt failed."""
+"""The backoffs of the settings are those of the queue."""
 
 import pytest
 
@@ -15,6 +15,5 @@ CASES = {
 
 @pytest.mark.parametrize(("fields", "seconds"), CASES.values(), ids=CASES)
 def test_each_wait_is_twice_the_one_before_up_to_the_longest(fields, seconds):
-    queue = limits_of(validated(fields, "wharf.yaml")).queue
-    for backoff in (queue.backoff, queue.error_backoff):
-        assert [backoff.seconds(failures) for failures in range(1, len(seconds) + 1)] == seconds
+    backoff = limits_of(validated(fields, "wharf.yaml")).queue.backoff
+    assert [backoff.seconds(failures) for failures in range(1, len(seconds) + 1)] == seconds

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.kube.scripted_server import ScriptedServer
 from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.framework.ports import WriteFailed
-from wharfinger.kube.api_errors import Backoff
+from wharfinger.kube.api_errors import RequestBackoff
 from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
 from wharfinger.model.objects import key_of
@@ -139,5 +139,5 @@ async def running(task: Any) -> AsyncIterator[asyncio.Task[Any]]:
         await asyncio.gather(started, return_exceptions=True)
 
 
-def steady() -> Backoff:
-    return Backoff(draw=lambda: 0.0)
+def steady() -> RequestBackoff:
+    return RequestBackoff(draw=lambda: 0.0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wharfinger.kube.api_errors import Backoff, ServerError, TooManyRequests, Unreachable
+from wharfinger.kube.api_errors import RequestBackoff, ServerError, TooManyRequests, Unreachable
 
 
 @pytest.mark.parametrize(
@@ -15,12 +15,12 @@ from wharfinger.kube.api_errors import Backoff, ServerError, TooManyRequests, Un
     ],
 )
 def test_waits_double_up_to_a_limit_that_is_low_without_an_answer(error, waits):
-    backoff = Backoff(draw=lambda: 0.0)
+    backoff = RequestBackoff(draw=lambda: 0.0)
     assert [backoff.after(error) for _ in waits] == waits
 
 
 def test_waits_are_stretched_at_random_and_begin_again():
-    backoff = Backoff(draw=lambda: 1.0)
+    backoff = RequestBackoff(draw=lambda: 1.0)
     assert [backoff.after(), backoff.after()] == [0.2 * 1.5, 0.4 * 1.5]
     backoff.reset()
     assert backoff.after() == 0.2 * 1.5

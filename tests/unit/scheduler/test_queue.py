@@ -4,7 +4,6 @@ from tests.in_memory import ManualClock
 from tests.unit.scheduler.running import Watching, node, view
 from tests.work import calls
 from wharfinger.errors import UsageError
-from wharfinger.event_loop import Backoff
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added, node_updated
 from wharfinger.framework.plugins.node_resources import NodeResourcesFit
@@ -15,7 +14,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile, Profiles
 from wharfinger.scheduler.queue import sub_queues
 from wharfinger.scheduler.queue.scheduling_queue import PODS_PER_STEP, SchedulingQueue
-from wharfinger.scheduler.queue.sub_queues import SCOPES_PER_STEP
+from wharfinger.scheduler.queue.sub_queues import SCOPES_PER_STEP, QueueSettings
 from wharfinger.scheduler.queued_pods import MAX_CHANGES, Place
 
 FIT = frozenset({NodeResourcesFit()})
@@ -92,12 +91,12 @@ def test_a_pod_that_becomes_urgent_overtakes(bench):
 
 @pytest.mark.parametrize(("failures", "seconds"), [(0, 0), (1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (6, 10), (5000, 10)])
 def test_the_backoff_doubles_up_to_its_limit(failures, seconds):
-    assert Backoff().seconds(failures) == seconds
+    assert QueueSettings().backoff.seconds(failures) == seconds
 
 
 @pytest.mark.parametrize(("failed_at", "ready_at"), [(0.0, 2.0), (0.3, 2.0), (0.999, 2.0), (1.0, 3.0)])
 def test_backoffs_end_with_their_window(failed_at, ready_at):
-    assert Backoff().ready_at(failed_at, 1) == ready_at
+    assert QueueSettings().backoff.ready_at(failed_at, 1) == ready_at
 
 
 def test_an_error_is_tried_again_after_its_backoff_and_never_before(bench):

@@ -316,7 +316,7 @@ class QueuedGroups:
         entry.flushed = False
         entry.queued_at = self._clock.monotonic()
         if not self._gated(entry):
-            self._sub_queues.back_off(entry, self._settings.error_backoff.ready_at(entry.queued_at, entry.errors))
+            self._sub_queues.back_off(entry, self._settings.backoff.ready_at(entry.queued_at, entry.errors))
 
     def _make_ready(self, entry: QueuedGroup) -> None:
         """Queue an entry without a place as ready if it has members."""

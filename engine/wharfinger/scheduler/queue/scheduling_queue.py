@@ -313,7 +313,7 @@ class SchedulingQueue:
         queued.errors += 1
         queued.flushed = False
         queued.queued_at = self._clock.monotonic()
-        self._sub_queues.back_off(queued, self._settings.error_backoff.ready_at(queued.queued_at, queued.errors))
+        self._sub_queues.back_off(queued, self._settings.backoff.ready_at(queued.queued_at, queued.errors))
 
     def put_back(self, queued: QueuedPod) -> None:
         """Undo `pop`: the attempt was not made."""
@@ -350,7 +350,7 @@ class SchedulingQueue:
         queued = self._pods.get(uid) or self.groups.by_uid(uid)
         if queued is not None and queued.gate is None and queued.place in {Place.UNSCHEDULABLE, Place.BACKOFF, Place.ACTIVE}:
             self._sub_queues.take_out(queued)
-            self._sub_queues.back_off(queued, self._settings.error_backoff.ready_at(self._clock.monotonic(), queued.rejections))
+            self._sub_queues.back_off(queued, self._settings.backoff.ready_at(self._clock.monotonic(), queued.rejections))
 
     # ── time ──
 

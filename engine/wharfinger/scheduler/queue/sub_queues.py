@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from wharfinger.emit import Emit
 from wharfinger.errors import PluginFault
 from wharfinger.event_loop import Backoff
+from wharfinger.framework.kubernetes_profiles import INITIAL_BACKOFF, MAX_BACKOFF
 from wharfinger.framework.ports import Clock
 from wharfinger.framework.prepared import Reason
 from wharfinger.scheduler.events import PodQueued
@@ -29,10 +30,9 @@ READY = "BackoffComplete"
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
-    """Backoffs after a rejection and after an error; an unschedulable pod is tried again after `longest_wait` seconds without an event."""
+    """The backoff after a rejection or an error; an unschedulable pod is tried again after `longest_wait` seconds without an event."""
 
-    backoff: Backoff = field(default_factory=Backoff)
-    error_backoff: Backoff = field(default_factory=Backoff)
+    backoff: Backoff = Backoff(initial=INITIAL_BACKOFF, maximum=MAX_BACKOFF)
     longest_wait: float = 300.0
 
 
@@ -57,8 +57,7 @@ class SubQueues:
 
     def __init__(self, clock: Clock, settings: QueueSettings, emit: Emit, wake: Callable[[], None], gate_failed: GateFailed) -> None:
         self._clock = clock
-        self._after_rejection = settings.backoff
-        self._after_error = settings.error_backoff
+        self._settings = settings
         self._gate_failed = gate_failed
         self._emit = emit
         self._wake = wake
@@ -144,7 +143,7 @@ class SubQueues:
     def enqueue(self, queued: QueuedPod, event: str) -> None:
         """Put a pod or group that has no place and no gate into backoff if its backoff has not ended, or among the active."""
         if queued.rejections:
-            ready_at = self._after_rejection.ready_at(queued.queued_at, queued.rejections)
+            ready_at = self._settings.backoff.ready_at(queued.queued_at, queued.rejections)
             if ready_at > self._clock.monotonic():
                 self._back_off(queued, Place.BACKOFF, ready_at, event)
                 return
@@ -154,7 +153,7 @@ class SubQueues:
         queued.gate = Reason(str(fault))
         queued.gate_faults += 1
         now = self._clock.monotonic()
-        self._back_off(queued, Place.ERROR_BACKOFF, self._after_error.ready_at(now, queued.gate_faults), REJECTED)
+        self._back_off(queued, Place.ERROR_BACKOFF, self._settings.backoff.ready_at(now, queued.gate_faults), REJECTED)
         self._gate_failed(queued, fault)
 
     def wait_for_event(self, queued: QueuedPod) -> None:
