@@ -1,3 +1,5 @@
+"""The comparison with recorded decisions of kube-scheduler: its cases, its report, and the differences that it finds."""
+
 import json
 from pathlib import Path
 

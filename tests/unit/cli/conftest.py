@@ -1,3 +1,5 @@
+"""The fixture `wharf`, which runs a command in this process."""
+
 import pytest
 
 from wharfinger import cli

@@ -1,3 +1,5 @@
+"""Arguments of the command line: lists of options, and functions as commands."""
+
 import importlib
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""`wharf bench` measures the decisions of a chain on a generated cluster or a snapshot."""
+
 import json
 
 from tests.golden import FOLDER

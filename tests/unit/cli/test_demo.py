@@ -1,3 +1,5 @@
+"""`wharf demo` places the pods of the OpenB trace with and without a policy."""
+
 import re
 
 import pytest

@@ -1,3 +1,5 @@
+"""`wharf dry-run`: its input, reports, exit codes and error messages."""
+
 import json
 import os
 import random

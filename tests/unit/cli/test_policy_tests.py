@@ -1,3 +1,5 @@
+"""`wharf test` runs the tests inside policies: reports, coverage and exit codes."""
+
 import json
 from xml.etree import ElementTree as ET
 

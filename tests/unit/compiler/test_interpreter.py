@@ -1,3 +1,5 @@
+"""The interpreter evaluates expressions for one node, and traces every part of them."""
+
 from __future__ import annotations
 
 from typing import Any

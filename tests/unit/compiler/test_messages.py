@@ -1,3 +1,5 @@
+"""Messages of rules are filled with values of the node, also where one is missing or very long."""
+
 from __future__ import annotations
 
 from typing import Any

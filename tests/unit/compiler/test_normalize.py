@@ -1,3 +1,5 @@
+"""Normalised scores equal those of a simple reference."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Values of params: given ones, defaults, and those that are refused."""
+
 from __future__ import annotations
 
 from typing import Any

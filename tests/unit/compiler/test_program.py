@@ -1,3 +1,5 @@
+"""Compiled policies: what they decide, which pods they govern, and what they depend on."""
+
 from __future__ import annotations
 
 import subprocess

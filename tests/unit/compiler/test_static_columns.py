@@ -1,3 +1,5 @@
+"""Columns that depend on nodes alone are kept between decisions, within a limit of memory."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""The settings of the decision log and of traces, and the explanations of a running scheduler."""
+
 import asyncio
 import json
 from contextlib import AsyncExitStack

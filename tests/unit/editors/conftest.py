@@ -1,3 +1,5 @@
+"""The extension for VS Code, made once for the tests of this folder."""
+
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Background tasks: failures are reported, and `drain` waits for all tasks."""
+
 import asyncio
 
 from wharfinger.event_loop import Background

@@ -1,3 +1,5 @@
+"""Conditions are printed with the values of their operands below them."""
+
 import pytest
 
 from tests.unit.simulate import clusters

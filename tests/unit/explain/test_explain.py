@@ -1,3 +1,5 @@
+"""An explanation agrees with the decision: counts of nodes, scores, near misses and reasons."""
+
 import pytest
 
 from tests.unit.simulate import clusters

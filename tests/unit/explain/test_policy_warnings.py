@@ -1,3 +1,5 @@
+"""Warnings about labels and metrics that a policy reads and few or no objects of the cluster have."""
+
 import pytest
 
 from tests.unit.simulate import clusters

@@ -1,4 +1,4 @@
-"""Case files of diagnostics: a policy with a mistake, the expected findings, and the corrected policy.
+r"""Case files of diagnostics: a policy with a mistake, the expected findings, and the corrected policy.
 
     === file shared.policy        (any number of other files, beside the policy)
     === authority NAMESPACE [Off]   (whose policy it is; the cluster's without this)
@@ -7,7 +7,7 @@
     === mended
 
 `tests/cases/diagnostics/<CODE>.case` is the example on the page of that code, where the whole output is shown; `<CODE>-<word>.case` are
-further ones. In policies `«120 × (»` means 120 parentheses (in it `#` is the number of the repetition and `\\n` a new line), and `«bytes ff
+further ones. In policies `«120 × (»` means 120 parentheses (in it `#` is the number of the repetition and `\n` a new line), and `«bytes ff
 fe»` for bytes that no text has.
 """
 

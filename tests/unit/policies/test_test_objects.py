@@ -1,3 +1,5 @@
+"""The nodes and pods of tests inside policies: every field has its effect."""
+
 import pytest
 
 from wharfinger.language import test_steps

@@ -1,3 +1,5 @@
+"""Explanations of waiting and bound pods in a running scheduler."""
+
 import asyncio
 
 import msgspec

@@ -1,3 +1,5 @@
+"""The scheduling queue: order, backoffs, gates, and the events that wake pods."""
+
 import pytest
 
 from tests.in_memory import ManualClock

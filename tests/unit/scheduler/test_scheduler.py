@@ -1,3 +1,5 @@
+"""A running scheduler places every pod of its profiles and reports it, also after a change of the leader."""
+
 import asyncio
 from datetime import UTC, datetime
 

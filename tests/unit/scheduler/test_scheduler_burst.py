@@ -1,3 +1,5 @@
+"""Many pods at once, while nodes come and go and the clock jumps."""
+
 import asyncio
 
 from tests.unit.scheduler.running import node, pod, running

@@ -1,3 +1,5 @@
+"""Failed bindings, lost answers, deleted objects and a stop: nothing is bound twice or stays assumed."""
+
 import asyncio
 import math
 

@@ -1,3 +1,5 @@
+"""The extension points in a running scheduler, from permit to bind."""
+
 import asyncio
 from datetime import UTC, datetime
 

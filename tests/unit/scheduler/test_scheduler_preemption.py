@@ -1,3 +1,5 @@
+"""Preemption in a running scheduler: evictions, their failures, and the nomination of the node."""
+
 import asyncio
 
 import pytest

@@ -1,3 +1,5 @@
+"""Volumes of pods in a running scheduler: reservation, provisioning and the wait for it."""
+
 import asyncio
 
 import msgspec

@@ -1,3 +1,5 @@
+"""Objects that cannot be read are reported, and their former state still counts."""
+
 import asyncio
 
 from tests.unit.scheduler.running import node, pod, running

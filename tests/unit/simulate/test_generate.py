@@ -1,3 +1,5 @@
+"""Generated clusters are deterministic."""
+
 from collections import Counter
 
 from tests.unit.simulate import clusters

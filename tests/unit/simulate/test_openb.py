@@ -1,3 +1,5 @@
+"""The nodes and pods of the OpenB trace are those of its paper."""
+
 import csv
 import gzip
 from collections import Counter

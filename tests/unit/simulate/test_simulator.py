@@ -1,3 +1,5 @@
+"""Placing pods in a simulation: the order, retries, gates, claims and utilisation."""
+
 from datetime import UTC, datetime
 
 import msgspec

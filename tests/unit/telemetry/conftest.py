@@ -1,3 +1,5 @@
+"""A scheduler whose events are counted and logged, for the tests of this folder."""
+
 import pytest
 
 from tests.unit.telemetry.scene import Scene

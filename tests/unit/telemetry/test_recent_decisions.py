@@ -1,3 +1,5 @@
+"""The recent decisions that are kept for the live page, within a limit of memory."""
+
 import gc
 import tracemalloc
 

@@ -1,3 +1,5 @@
+"""Traces of scheduling attempts: spans, sampling, and failures of the exporter."""
+
 import logging
 import subprocess
 import sys

@@ -1,3 +1,5 @@
+"""The decisions over HTTP: the list, one pod, and explanations."""
+
 import pytest
 
 from tests.unit.scheduler.running import view

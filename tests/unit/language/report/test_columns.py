@@ -1,3 +1,5 @@
+"""Tables in text: widths of columns, numbers, amounts and percentages."""
+
 import pytest
 
 from wharfinger.language.report import wording

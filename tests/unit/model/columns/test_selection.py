@@ -1,3 +1,5 @@
+"""Counts and sums of selected pods follow the changes of pods and nodes."""
+
 import math
 from functools import partial
 

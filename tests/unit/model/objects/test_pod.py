@@ -1,3 +1,5 @@
+"""Values that follow from a pod: identity, template, requests, ports and images."""
+
 import gc
 import weakref
 

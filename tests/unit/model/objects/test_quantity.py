@@ -1,3 +1,5 @@
+"""Quantities are read, summed and written as by Kubernetes."""
+
 import pytest
 
 from tests.unit.model import cases

@@ -1,3 +1,5 @@
+"""Huge requests are limited, so that sums do not overflow."""
+
 import msgspec
 import pytest
 

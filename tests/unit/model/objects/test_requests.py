@@ -1,3 +1,5 @@
+"""The requests of a pod are computed as by Kubernetes."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""Selectors and tolerations select as those of Kubernetes do, and are read as kubectl writes them."""
+
 import json
 import random
 

@@ -1,3 +1,5 @@
+"""Pods from files get the defaults that admission sets in a cluster."""
+
 import pytest
 
 from wharfinger.model import objects

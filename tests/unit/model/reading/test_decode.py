@@ -1,3 +1,5 @@
+"""Objects are decoded as by Kubernetes: null, bounds, unknown fields and errors."""
+
 import copy
 
 import pytest

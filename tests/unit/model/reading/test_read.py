@@ -1,3 +1,5 @@
+"""Objects are read from lists, documents, folders, archives and standard input."""
+
 import gzip
 import io
 import json

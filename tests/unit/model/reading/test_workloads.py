@@ -1,3 +1,5 @@
+"""The pods that the controllers of Kubernetes would make of a workload."""
+
 import pytest
 
 from wharfinger.errors import InvalidObject

@@ -1,3 +1,5 @@
+"""A snapshot is read-only, and follows ports, images, taints and labels of nodes."""
+
 import pickle
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Decision logs with cut lines, missing files or other faults: each fault is reported with its place."""
+
 import asyncio
 import gzip
 import json

@@ -1,3 +1,5 @@
+"""A replay makes every decision of a log again, or shows what other policies change."""
+
 import json
 
 from tests.unit.scheduler.decision_log.recording import SECOND, recorded, recorder, replayed
