@@ -36,7 +36,7 @@ from wharfinger.simulate import workloads
 
 NODES, PLACED, DECIDED = 1000, 10_000, 5
 ANNOTATIONS = {"a": "a" * MAX_ANNOTATION_LENGTH}  # of each pod that is decided about: as long as policies read them
-MOST_CHECK_SECONDS, MOST_MEGABYTES, MOST_DECISION_SECONDS = 1.0, 200, 0.1
+MAX_CHECK_SECONDS, MAX_MEGABYTES, MAX_DECISION_SECONDS = 1.0, 200, 0.1
 PATIENCE = 30  # seconds until a process is given up
 SHOWN = 12
 
@@ -124,7 +124,7 @@ def main(words: list[str]) -> None:
     slow = sorted(checks.items(), key=lambda item: -item[1]["seconds"])
     head = "text | check s | and compile s | MB | verdict"
     shown = [
-        pair for i, pair in enumerate(slow) if i < SHOWN or pair[1]["seconds"] > MOST_CHECK_SECONDS or pair[1]["megabytes"] > MOST_MEGABYTES
+        pair for i, pair in enumerate(slow) if i < SHOWN or pair[1]["seconds"] > MAX_CHECK_SECONDS or pair[1]["megabytes"] > MAX_MEGABYTES
     ]
     rows = [(n, f"{f.get('checked', PATIENCE):.2f}", f"{f['seconds']:.2f}", f"{f['megabytes']:.0f}", f["verdict"]) for n, f in shown]
     table(f"{len(wanted)} texts checked and compiled", head, rows)
@@ -132,7 +132,7 @@ def main(words: list[str]) -> None:
     accepted = [(name, text) for name, text in wanted if checks[name]["verdict"] == "accepted"]
     decisions = {name: apart(lambda text=text: decide(text, state)) for name, text in accepted}
     slow = sorted(decisions.items(), key=lambda item: -item[1]["seconds"])
-    shown = [pair for i, pair in enumerate(slow) if i < SHOWN or pair[1]["seconds"] > MOST_DECISION_SECONDS]
+    shown = [pair for i, pair in enumerate(slow) if i < SHOWN or pair[1]["seconds"] > MAX_DECISION_SECONDS]
     rows = [(name, f"{1e3 * f.get('first', PATIENCE):.0f}", f"{1e3 * f['seconds']:.0f}", f"{f['megabytes']:.0f}") for name, f in shown]
     table(f"{len(accepted)} accepted texts at {NODES:,} nodes and {PLACED:,} pods", "text | first decision ms | later ms | MB", rows)
 

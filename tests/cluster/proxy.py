@@ -29,7 +29,7 @@ from tests.cluster.misbehaviour import Action, Answer, Delay, Fault, Hold, Lose,
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "upgrade", "host"}
 REASONS = {401: "Unauthorized", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
-MOST_BODY = 16 * 1024 * 1024
+MAX_BODY = 16 * 1024 * 1024
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class Proxy:
         upstream = ssl.create_default_context(cafile=str(self._cluster.certificate))
         connector = TCPConnector(ssl=upstream, limit=0)
         self._session = ClientSession(connector=connector, auto_decompress=False, timeout=ClientTimeout(total=None, sock_connect=10))
-        application = web.Application(client_max_size=MOST_BODY)
+        application = web.Application(client_max_size=MAX_BODY)
         application.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()

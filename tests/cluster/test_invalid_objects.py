@@ -13,7 +13,7 @@ from tests.cluster.waiting import eventually
 from tests.unit.simulate.clusters import chain_of
 
 MEGABYTE = 2**20
-MOST_NOTE = 1024
+MAX_NOTE = 1024
 """Bytes that the API server takes for the note of an event."""
 
 
@@ -59,7 +59,7 @@ def test_long_reasons_fit_into_what_is_written(control_plane, nodes):
     with LiveScheduler(control_plane.kubeconfig, chain) as scheduler:
         api.create(objects.pod("waiting", scheduler=NAME))
         [event] = eventually(lambda: failures(api, "waiting"))
-        assert len(event["note"].encode()) in range(MOST_NOTE - 4, MOST_NOTE + 1)
+        assert len(event["note"].encode()) in range(MAX_NOTE - 4, MAX_NOTE + 1)
         eventually(lambda: reason[:900] in condition(api, "waiting").get("message", ""))
         assert_sound(control_plane, assumed=scheduler.assumed, chain=chain)
         assert not scheduler.complaints.counts

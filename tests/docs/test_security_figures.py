@@ -22,7 +22,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_t
         f"{cycle.STEPS_IN_ORDER} steps at most where placed pods have more than {cycle.ALWAYS_IN_ORDER:,} templates",
         f"It looks at {default_preemption.NODES_PER_STEP} nodes in one step",
         f"At most {sub_queues.SCOPES_PER_STEP} scopes are evaluated in one step",
-        f"the {policy_app.MOST_APPS} oldest PolicyApps of a namespace",
+        f"the {policy_app.MAX_APPS} oldest PolicyApps of a namespace",
         f"are built {namespace_turns.MAX_TEXTS} at a time",
         f"A template has at most {preview.MAX_TEMPLATE_BYTES:,} bytes",
         f"({preview.MAX_BYTES_OF_LABELS // 2**20} MB of labels for all of them)",

@@ -14,7 +14,7 @@ from fractions import Fraction
 from tests.league.play import fragmentation
 from tests.league.protocol import Machine, Shape, Typical
 
-MOST_CPU, MOST_GPU = 128_000, 8_000
+MAX_CPU, MAX_GPU = 128_000, 8_000
 
 
 @dataclass(slots=True)
@@ -92,13 +92,13 @@ def best_fit(node: Node, shape: Shape, _mix: Mix) -> float:
 
 
 def _full(node: Node, shape: Shape) -> int:
-    left = Fraction(node.cpu - shape.cpu, MOST_CPU) + Fraction(node.free - shape.demand, MOST_GPU)
+    left = Fraction(node.cpu - shape.cpu, MAX_CPU) + Fraction(node.free - shape.demand, MAX_GPU)
     return math.floor(100 * (1 - left / 2))
 
 
 def dot_product(node: Node, shape: Shape, _mix: Mix) -> float:
     """The dot product of the free amounts and the requests."""
-    product = Fraction(node.cpu * shape.cpu, MOST_CPU**2) + Fraction(node.free * shape.demand, MOST_GPU**2)
+    product = Fraction(node.cpu * shape.cpu, MAX_CPU**2) + Fraction(node.free * shape.demand, MAX_GPU**2)
     return math.floor(100 * (1 - product / 2))
 
 
@@ -106,7 +106,7 @@ def clustering(node: Node, shape: Shape, _mix: Mix) -> float:
     """Nodes with pods of the same kind first."""
     if not shape.gpus:
         return 0
-    used = 25 * (MOST_GPU - node.free) // MOST_GPU
+    used = 25 * (MAX_GPU - node.free) // MAX_GPU
     own = _kind(shape) in node.kinds
     others = len(node.kinds) > own
     return used + (50 if others else 75) if own else used + (0 if others else 25)

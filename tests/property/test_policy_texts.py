@@ -21,7 +21,7 @@ from wharfinger.language.report.render import FORMATS, render
 many = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 texts = policy_texts.programs() | policy_texts.mutated() | policy_texts.derived() | policy_texts.soup
 
-MOST_CALLS = 1_000_000
+MAX_CALLS = 1_000_000
 
 # What the grammar leaves to the tree builder, and so may be wrong with a text derived from it.
 BEYOND_THE_GRAMMAR = {Code.P001, Code.P111, Code.P112, Code.P117, Code.P120, Code.P121, Code.P122, Code.P124}
@@ -54,7 +54,7 @@ def test_any_text_is_checked_or_explained(text):
 @given(texts)
 @many
 def test_any_text_is_checked_with_bounded_work(text):
-    calls(lambda: load_source(Source(name="any.policy", text=text), CATALOGUE, Diagnostics()), MOST_CALLS)
+    calls(lambda: load_source(Source(name="any.policy", text=text), CATALOGUE, Diagnostics()), MAX_CALLS)
 
 
 @given(policy_texts.derived())

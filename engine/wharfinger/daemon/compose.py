@@ -220,8 +220,8 @@ def limits_of(settings: Settings) -> SchedulerSettings:
     backoff = Backoff(initial=settings.pod_initial_backoff_seconds, maximum=settings.pod_max_backoff_seconds)
     return SchedulerSettings(
         needed=frozenset({POLICIES, *(resource.name for resource in SCHEDULING)}),
-        most_binds=limits.binds,
-        most_writes=limits.writes,
+        max_binds=limits.binds,
+        max_writes=limits.writes,
         stop_seconds=limits.grace_period,
         queue=QueueSettings(backoff=backoff),
         budget=BudgetSettings(seconds=limits.policy_budget),

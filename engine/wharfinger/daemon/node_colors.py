@@ -154,7 +154,7 @@ class NodeColorings:
         if profile is None:
             raise UnknownObject(f"group {group.key} belongs to another scheduler")
         if self._decider is None or self._decider.chain is not profile.chain:
-            self._decider = Decider(profile.chain, most_cells=MAX_CELLS)
+            self._decider = Decider(profile.chain, max_cells=MAX_CELLS)
         found = domains([level.key for level in group.terms.levels if level.required], snapshot)
         values = np.full(snapshot.n_nodes, np.nan)
         for each in at_once(member_classes.classes(self._decider, group.waiting, snapshot))[:MAX_FOLLOWED]:

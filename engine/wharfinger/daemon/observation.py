@@ -181,8 +181,8 @@ def recorder_of(settings: DecisionLogSettings | None, emit: Emit, opened: AsyncE
         return None
     writer = LogWriter(
         settings.path,
-        most_bytes=settings.max_mebibytes * MEBIBYTE,
-        most_files=settings.max_files,
+        max_bytes=settings.max_mebibytes * MEBIBYTE,
+        max_files=settings.max_files,
         failed=_on_loop(emit, "decision log"),
     )
     opened.callback(writer.close)

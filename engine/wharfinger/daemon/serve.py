@@ -76,8 +76,8 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         log, metrics, subscribers = observation.log, observation.metrics, observation.subscribers
         connection = connection_of(settings, clock, subscribers.emit)
         rights = rights_of(settings)
-        most_apps = settings.limits.policy_apps
-        custom = Operator(connection, clock, subscribers.emit, rights, most_apps) if settings.custom_resources else None
+        max_apps = settings.limits.policy_apps
+        custom = Operator(connection, clock, subscribers.emit, rights, max_apps) if settings.custom_resources else None
         store = await _policies(settings, observation, connection, custom, clock, rights)
         if settings.port:
             await _served(settings, observation, store, health, connection, clock, opened)

@@ -94,15 +94,15 @@ class EventSettings(Struct, frozen=True, kw_only=True):
     """The default reporter, how many events may wait, how many are written at a time, and how often a series is written.
 
     `series_interval` is in seconds. While bindings are in flight, one writer runs at first. Their number grows with the wait of the oldest
-    event: to `writers` after `LATE_AFTER` seconds, and to `most_writers` at most.
+    event: to `writers` after `LATE_AFTER` seconds, and to `max_writers` at most.
     """
 
     controller: str
     instance: str
-    most_waiting: int = 50_000
-    most_series: int = 4096
+    max_waiting: int = 50_000
+    max_series: int = 4096
     writers: int = 12
-    most_writers: int = 48
+    max_writers: int = 48
     series_interval: float = 360.0
 
 
@@ -150,7 +150,7 @@ class EventRecorder:
         series = self._new(about, short, reporter or self._settings.controller)
         if self._enqueue(series):
             self._series[key] = series
-            if len(self._series) > self._settings.most_series:
+            if len(self._series) > self._settings.max_series:
                 self._series.popitem(last=False)
 
     @property
@@ -199,7 +199,7 @@ class EventRecorder:
             self._enqueue(series)
 
     def _enqueue(self, series: Series) -> bool:
-        if self.n_waiting >= self._settings.most_waiting:
+        if self.n_waiting >= self._settings.max_waiting:
             self.dropped += 1
             return False
         series.queued = True
@@ -221,7 +221,7 @@ class EventRecorder:
         settings = self._settings
         if self._draining or not self._busy():
             return settings.writers
-        return writers_behind_bindings(self.oldest, settings.writers, settings.most_writers)
+        return writers_behind_bindings(self.oldest, settings.writers, settings.max_writers)
 
     def _next(self) -> Series:
         """The next event: warnings first, unless another one has waited too long."""

@@ -24,7 +24,7 @@ from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.app_status import AppDrift
 from wharfinger.operator.controller import AppPods, Controller, ObjectCache, key_of, run_all
-from wharfinger.operator.policy_app import MOST_APPS, AdmittedApps, PolicyAppReconciler
+from wharfinger.operator.policy_app import MAX_APPS, AdmittedApps, PolicyAppReconciler
 from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.operator.preview import PreviewReconciler, Questions
 from wharfinger.operator.scheduling_policy import KIND, SOURCE, Policies, PolicyStatusReconciler, SchedulingPolicySource
@@ -93,9 +93,9 @@ class Reconcilers:
         leadership: Leadership,
         emit: Emit,
         policies: Policies,
-        most_apps: int,
+        max_apps: int,
     ) -> None:
-        """`most_apps` of each namespace are acted upon."""
+        """`max_apps` of each namespace are acted upon."""
         self._clock = clock
         self._leadership = leadership
         self.pods = AppPods(self._pods_of_app)
@@ -104,7 +104,7 @@ class Reconcilers:
         drift = AppDrift(checks, self.pods, writer, events, clock)
         common: dict[str, Any] = {"clock": clock, "leadership": leadership, "emit": emit}
         self._cache = cache
-        self._admitted = AdmittedApps(most_apps, self._pods_of_app)
+        self._admitted = AdmittedApps(max_apps, self._pods_of_app)
         apps = PolicyAppReconciler(cache, self.pods, writer, drift, events, clock, self._admitted)
         self.apps = Controller("policyapp", apps, _keys(cache, "PolicyApp"), **common)
         previews = PreviewReconciler(cache, writer, checks, Questions(checks, writer), clock)
@@ -152,9 +152,9 @@ class Operator:
     """The custom resources of one process: watched by every replica, reconciled by the one that leads; `source` is for the policy store."""
 
     def __init__(
-        self, connection: Connection, clock: Clock, emit: Emit, rights: TenantRights | None = None, most_apps: int = MOST_APPS
+        self, connection: Connection, clock: Clock, emit: Emit, rights: TenantRights | None = None, max_apps: int = MAX_APPS
     ) -> None:
-        self._most_apps = most_apps
+        self._max_apps = max_apps
         self._connection = connection
         self._clock = clock
         self._emit = emit
@@ -178,7 +178,7 @@ class Operator:
             leadership=server.leadership,
             emit=self._emit,
             policies=policies,
-            most_apps=self._most_apps,
+            max_apps=self._max_apps,
         )
         server.informers.subscribe(self._reconcilers.pods)
 

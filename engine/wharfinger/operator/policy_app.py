@@ -39,7 +39,7 @@ RECHECK_SECONDS = 1.5
 OWN_POLICY_RECHECK_SECONDS = 0.25
 """Seconds between two reconciles of an app that waits for its own policy to decide, or for its objects to be deleted."""
 
-MOST_APPS = 100
+MAX_APPS = 100
 """The default number of apps of a namespace that are acted upon, the oldest ones. Each app costs the scheduler a reconcile every few
 seconds, and its policy memory; a namespace need not have a ResourceQuota."""
 

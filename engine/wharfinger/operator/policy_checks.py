@@ -112,7 +112,7 @@ class PolicyChecks:
         """A decider with its own small cache. The cache of the scheduler's decider is for waiting pods; pods of apps have few templates."""
         found = self._deciders.get(name)
         if found is None or found.chain is not chain:
-            found = self._deciders[name] = Decider(chain, most_cells=2_000_000)
+            found = self._deciders[name] = Decider(chain, max_cells=2_000_000)
         return found
 
 

@@ -59,14 +59,14 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     """Limits of the loop.
 
     `needed`: kinds that must be known before the first decision. `slice_seconds`: how long to decide before other tasks have their turn.
-    `most_binds`, `most_writes`: requests under way at a time. `stop_seconds`: how long a stop waits for work under way. `budget`: how much
+    `max_binds`, `max_writes`: requests under way at a time. `stop_seconds`: how long a stop waits for work under way. `budget`: how much
     of the time of a decision policies may take.
     """
 
     needed: frozenset[str] = frozenset({"Node", "Pod"})
     slice_seconds: float = 0.004
-    most_binds: int = 256
-    most_writes: int = 32
+    max_binds: int = 256
+    max_writes: int = 32
     stop_seconds: float = 10.0
     queue: QueueSettings = field(default_factory=QueueSettings)
     budget: BudgetSettings = field(default_factory=BudgetSettings)
@@ -113,12 +113,12 @@ class Scheduler:
         self._missing_events: Iterator[PodView] = iter(())  # pods left to look at, whose events a former leader may not have written
         self._led = False  # at the last step
         self._namespaces: set[str] = set()  # whose labels have changed since the groups of their pods were computed
-        self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.most_writes)
+        self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.max_writes)
         self._group_status = GroupStatus(self._cluster, binding=lambda: bool(self.n_binding))
         self._permits = permits = Permits(self._cluster)
         self._failures = failures = FailureHandler(self._cluster, self.queue, self._writes)
         self._binding = BindingCycle(
-            self._cluster, queue=self.queue, writes=self._writes, failures=failures, permits=permits, limit=self.settings.most_binds
+            self._cluster, queue=self.queue, writes=self._writes, failures=failures, permits=permits, limit=self.settings.max_binds
         )
         self._preemptor = Preemptor(self._cluster, self.queue, self._writes, permits, self._group_status)
         self._cycle = SchedulingCycle(self._cluster, self.queue, self._binding, failures, self._preemptor, self.budget)

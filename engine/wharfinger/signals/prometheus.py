@@ -100,7 +100,7 @@ def _connected(server: PrometheusServer) -> Any:
         client = PrometheusConnect(url=url, session=session, timeout=urllib3.Timeout(total=server.timeout))
     except (OSError, ValueError) as error:
         raise failed(server, error) from error
-    session.mount(url, PrometheusAdapter(server.most_bytes))  # in place of the one that the library has mounted
+    session.mount(url, PrometheusAdapter(server.max_bytes))  # in place of the one that the library has mounted
     return client
 
 
@@ -168,18 +168,18 @@ class _SecurePool(HTTPSConnectionPool):
 
 
 class PrometheusResponse(requests.Response):
-    """An answer of at most `most_bytes`, whose JSON is decoded series by series."""
+    """An answer of at most `max_bytes`, whose JSON is decoded series by series."""
 
-    most_bytes = 0
+    max_bytes = 0
 
     def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Iterator[Any]:
         """The pieces of the body; SignalFailed when they are too many."""
         size = 0
         for piece in super().iter_content(chunk_size, decode_unicode):
             size += len(piece)
-            if size > self.most_bytes:
+            if size > self.max_bytes:
                 self.close()
-                limit = self.most_bytes // 2**20
+                limit = self.max_bytes // 2**20
                 raise SignalFailed(Kind.ANSWER, f"the answer is longer than {limit} MiB; aggregate in the query, to one series per node")
             yield piece
 
@@ -191,8 +191,8 @@ class PrometheusResponse(requests.Response):
 class PrometheusAdapter(HTTPAdapter):
     """Sends each request once, on connections whose answers have a deadline and a largest size."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         super().__init__(max_retries=0)
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
@@ -203,7 +203,7 @@ class PrometheusAdapter(HTTPAdapter):
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> PrometheusResponse:
         """The answer as the library builds it, with its largest size."""
         response = PrometheusResponse()
-        vars(response).update(vars(super().build_response(req, resp)), most_bytes=self._most_bytes)
+        vars(response).update(vars(super().build_response(req, resp)), max_bytes=self._max_bytes)
         return response
 
 

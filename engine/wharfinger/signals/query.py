@@ -28,7 +28,7 @@ class PrometheusServer(Struct, frozen=True, kw_only=True):
 
     At most one of `token_file` and (`username`, `password_file`) is used. `headers` are sent as they are, `header_files` with the content
     of files. `ca_file` has the trusted authorities, `cert_file` and `key_file` are the client's; with `verify` False any certificate is
-    accepted. `timeout` is that of a whole answer in seconds, and `most_bytes` its largest length.
+    accepted. `timeout` is that of a whole answer in seconds, and `max_bytes` its largest length.
     """
 
     name: str
@@ -43,7 +43,7 @@ class PrometheusServer(Struct, frozen=True, kw_only=True):
     key_file: str | None = None
     verify: bool = True
     timeout: float = 10.0
-    most_bytes: int = 64 * 2**20
+    max_bytes: int = 64 * 2**20
 
 
 class SignalLimits(Struct, frozen=True, kw_only=True):

@@ -223,12 +223,12 @@ class LineWriter:
         write: Callable[[bytes], object],
         *,
         gap: Callable[[int], bytes],
-        most_bytes: int = MAX_BYTES,
+        max_bytes: int = MAX_BYTES,
         gathering: float = BATCH_SECONDS,
     ) -> None:
         self._write = write
         self._gap = gap
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._lines: list[bytes] = []
         self._n_bytes = 0
@@ -240,7 +240,7 @@ class LineWriter:
     def line(self, text: bytes) -> None:
         """Takes a line, without its line end, from any thread."""
         with self._lock:
-            if self._n_bytes + len(text) > self._most_bytes:
+            if self._n_bytes + len(text) > self._max_bytes:
                 self.dropped += 1
                 self._missing += 1
                 return

@@ -81,10 +81,10 @@ class RecentDecision(NamedTuple):
 class RecentDecisions:
     """The records, newest last."""
 
-    def __init__(self, now: Callable[[], float], timer: Callable[[], float], most_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, now: Callable[[], float], timer: Callable[[], float], max_bytes: int = MAX_BYTES) -> None:
         self._now = now
         self._timer = timer
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._records: deque[RecentDecision] = deque()
         self._pending: dict[str, tuple[RankedNode, ...]] = {}
         self._saved = MAX_SAVED_SECONDS
@@ -142,7 +142,7 @@ class RecentDecisions:
         )
         self.n_seen += 1
         self.n_bytes += n_bytes
-        while self.n_bytes > self._most_bytes:
+        while self.n_bytes > self._max_bytes:
             self.n_bytes -= self._records.popleft().n_bytes
 
     def latest(

@@ -321,7 +321,7 @@ class LiveEvaluations:
     def _decider(self, chain: Chain, state: ClusterState) -> Decider:
         """The decider of the last question if it is for the same chain and the same copy: rules are not prepared again then."""
         if self._kept is None or self._kept[0] is not state or self._kept[1].chain is not chain:
-            self._kept = state, Decider(chain, most_cells=MAX_KEPT)
+            self._kept = state, Decider(chain, max_cells=MAX_KEPT)
         return self._kept[1]
 
 

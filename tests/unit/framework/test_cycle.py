@@ -209,7 +209,7 @@ def test_an_unknown_node_is_named():
 
 def test_a_decider_forgets_what_was_not_asked_for_lately():
     state = fleet.state(*ABC)
-    decider = cycle.Decider(fleet.chain_of(A), most_cells=3 * 2 * 2)
+    decider = cycle.Decider(fleet.chain_of(A), max_cells=3 * 2 * 2)
     for cpu in ("1m", "2m", "3m", "4m"):
         decider.decide(state.snapshot(), fleet.pod(cpu=cpu))
     assert len(decider._kept) == 2
@@ -271,7 +271,7 @@ def test_templates_with_many_rules_leave_others_their_room():
     chained = chain.assemble([fleet.policy(f'policy "many" for pods where pod.labels["many"] == "yes"\n{many}')])
     state = fleet.state(*ABC)
     usual = chained.pod_rules(fleet.pod(), state.snapshot()).n_rules
-    decider = cycle.Decider(chained, most_cells=3 * 10 * usual)
+    decider = cycle.Decider(chained, max_cells=3 * 10 * usual)
     for number in range(10):
         decider.decide(state.snapshot(), alone(number))
     assert len(decider._kept) == 10

@@ -210,7 +210,7 @@ def test_a_full_queue_drops_and_counts(recording):
         await events.drain()
         assert len(server.seen) == 3
 
-    recording(scenario, most_waiting=3)
+    recording(scenario, max_waiting=3)
 
 
 def scheduled(events, name="web"):

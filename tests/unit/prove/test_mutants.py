@@ -12,9 +12,9 @@ from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.prove import statements
 from wharfinger.prove.question import Verdict
 
-MOST_SLIPS = 11
-MOST_REWRITES = 4
-MOST_CLUSTERS = 20
+MAX_SLIPS = 11
+MAX_REWRITES = 4
+MAX_CLUSTERS = 20
 
 
 def outcomes(policy, situations):
@@ -28,18 +28,18 @@ def outcomes(policy, situations):
 
 
 def test_there_are_a_hundred_mutants():
-    assert sum(len(mutants.some(mutants.slips(mutants.body(text_of(name))), MOST_SLIPS, name)) for name in MODELLED) >= 100
+    assert sum(len(mutants.some(mutants.slips(mutants.body(text_of(name))), MAX_SLIPS, name)) for name in MODELLED) >= 100
 
 
 @pytest.mark.parametrize("name", MODELLED)
 def test_no_verdict_about_a_slip_is_wrong(name):
     text = mutants.body(text_of(name))
     drawn = Situations(text_of(name), name)
-    situations = [drawn.draw() for _ in range(MOST_CLUSTERS)]
+    situations = [drawn.draw() for _ in range(MAX_CLUSTERS)]
     policy = compiled(text, "a.policy")
     before = outcomes(policy, situations)
     verdicts = Counter()
-    for version in mutants.some(mutants.slips(text), MOST_SLIPS, name):
+    for version in mutants.some(mutants.slips(text), MAX_SLIPS, name):
         other = compiled(version, "b.policy")
         answer = statements.same_as(policy, other)
         verdicts[answer.verdict] += 1
@@ -55,7 +55,7 @@ def test_no_verdict_about_a_slip_is_wrong(name):
 @pytest.mark.parametrize("name", MODELLED)
 def test_rewrites_that_change_nothing_are_proved_to(name):
     text = mutants.body(text_of(name))
-    for version in mutants.some(mutants.rewrites(text), MOST_REWRITES, name):
+    for version in mutants.some(mutants.rewrites(text), MAX_REWRITES, name):
         answer = statements.same_as(compiled(text, "a.policy"), compiled(version, "b.policy"))
         assert answer.verdict is Verdict.PROVED, (version, str(answer))
 

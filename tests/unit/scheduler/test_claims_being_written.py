@@ -102,7 +102,7 @@ async def test_claims_are_written_within_the_limit_of_bindings():
 
     names = [f"p{number}" for number in range(6)]
     big = structs.replace(node("n00000"), status=objects.NodeStatus(allocatable={"cpu": "64", "memory": "64Gi", "pods": "110"}))
-    async with running(*things(*names), big, claims=SlowClaims, settings=SchedulerSettings(most_binds=2)) as world:
+    async with running(*things(*names), big, claims=SlowClaims, settings=SchedulerSettings(max_binds=2)) as world:
         for name in names:
             world.cluster.put(pod(name))
         await world.pass_time(3)

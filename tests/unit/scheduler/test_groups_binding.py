@@ -88,7 +88,7 @@ def test_members_beyond_the_minimum_may_fall_out():
 def test_none_is_bound_while_one_is_held_and_others_are_placed_meanwhile():
     async def story():
         hurdle = Hurdle("pause", "g-1")
-        settings = SchedulerSettings(most_binds=2)
+        settings = SchedulerSettings(max_binds=2)
         async with running(*group_of(4), chains=hurdled(hurdle), settings=settings) as world:
             assert world.cluster.bindings == []
             assert world.scheduler.n_binding == 4
@@ -124,7 +124,7 @@ def test_a_node_that_is_removed_while_members_wait_for_each_other_leaves_none_bo
 
 def test_a_group_that_is_larger_than_the_limit_is_bound_within_it():
     async def story():
-        settings, under_way, most = SchedulerSettings(most_binds=2), [], []
+        settings, under_way, most = SchedulerSettings(max_binds=2), [], []
         async with running(node("a", "20"), gang("g", 7), settings=settings) as world:
             write = world.cluster.bind
 

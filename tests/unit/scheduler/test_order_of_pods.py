@@ -13,8 +13,8 @@ FEW, MANY = ALWAYS_IN_ORDER - 64, ALWAYS_IN_ORDER + 64
 NODES = 16
 
 
-MOST_KEYS = 10
-LABELS = {f"zone-{number}": "z" for number in range(MOST_KEYS)}
+MAX_KEYS = 10
+LABELS = {f"zone-{number}": "z" for number in range(MAX_KEYS)}
 
 
 def spread_over(n_keys):
@@ -32,7 +32,7 @@ def spread_over(n_keys):
 
 @pytest.mark.parametrize(
     ("n_placed", "n_keys", "placed"),
-    [(MANY, 1, "default/first"), (MANY, MOST_KEYS, "default/second"), (FEW, MOST_KEYS, "default/first")],
+    [(MANY, 1, "default/first"), (MANY, MAX_KEYS, "default/second"), (FEW, MAX_KEYS, "default/first")],
     ids=["few steps", "many steps", "as many on a small cluster"],
 )
 @pytest.mark.parametrize("seconds", [0.0, 1.0], ids=["quick machine", "slow machine"])

@@ -414,10 +414,10 @@ def test_a_pod_that_an_event_has_woken_is_let_in_although_a_later_change_of_poli
     assert ready(crowd) == MANY
 
 
-@pytest.mark.parametrize("most_waves", [1, 2, 16])
-def test_a_pod_that_one_of_several_changes_of_policies_concerns_is_let_in(crowd, monkeypatch, most_waves):
+@pytest.mark.parametrize("max_waves", [1, 2, 16])
+def test_a_pod_that_one_of_several_changes_of_policies_concerns_is_let_in(crowd, monkeypatch, max_waves):
     monkeypatch.setattr(sub_queues, "RANKED_PER_STEP", 100)
-    monkeypatch.setattr(sub_queues, "MAX_WAVES", most_waves)
+    monkeypatch.setattr(sub_queues, "MAX_WAVES", max_waves)
     for ending in "37":
         crowd.queue.policies_changed(lambda queued, ending=ending: queued.pod.name.endswith(ending))
     crowd.queue._next_sweep = 1e9

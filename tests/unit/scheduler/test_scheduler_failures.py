@@ -262,7 +262,7 @@ def test_no_more_binds_than_allowed_are_under_way():
             nonlocal most
             most = max(most, world.scheduler.n_binding)
 
-        async with running(node("a", cpu="100"), settings=SchedulerSettings(most_binds=3)) as world:
+        async with running(node("a", cpu="100"), settings=SchedulerSettings(max_binds=3)) as world:
             world.cluster.before_bind = count
             for index in range(20):
                 world.cluster.put(pod(f"p{index}"))

@@ -213,7 +213,7 @@ def test_half_an_answer_fails(endpoint):
 
 def test_an_answer_without_end_is_cut_off(endpoint):
     endpoint.answer = lambda _query: (200, b" " * 3_000_000)
-    found = failure(endpoint, most_bytes=2**20)
+    found = failure(endpoint, max_bytes=2**20)
     assert found.kind is Kind.ANSWER
     assert "longer than 1 MiB" in str(found)
 

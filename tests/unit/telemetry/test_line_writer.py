@@ -42,7 +42,7 @@ def test_logging_does_not_wait_for_a_reader_that_pauses():
         going_on.wait(10)
         written.append(content)
 
-    writer = LineWriter(write, gap=gap, gathering=0, most_bytes=10_000)
+    writer = LineWriter(write, gap=gap, gathering=0, max_bytes=10_000)
     writer.line(b"first")
     time.sleep(0.1)  # it is being written now
     for _ in range(1000):

@@ -93,7 +93,7 @@ def test_an_unknown_node_and_pods_without_a_feasible_node_are_kept_without_score
 
 def test_the_counted_bytes_are_the_real_ones_and_bounded():
     decider, state = Decider(chain_of()), state_of(20, running=30)
-    recent = RecentDecisions(lambda: 0.0, Timer(), most_bytes=400_000)
+    recent = RecentDecisions(lambda: 0.0, Timer(), max_bytes=400_000)
     message = "0/5000 nodes are available: " + "x" * 300
     [pod] = pods_of(1)
     decision = decider.decide(state.snapshot(), pod)
@@ -122,7 +122,7 @@ def test_the_counted_bytes_are_the_real_ones_and_bounded():
 
 
 def test_a_message_larger_than_the_limit_is_dropped_alone():
-    recent = RecentDecisions(lambda: 0.0, Timer(), most_bytes=10_000)
+    recent = RecentDecisions(lambda: 0.0, Timer(), max_bytes=10_000)
     observe(recent, attempt(view("a"), message="x" * 20_000))
     assert len(recent) == recent.n_bytes == 0
     observe(recent, attempt(view("b")))

@@ -57,12 +57,12 @@ class Decider:
     """Makes the same decisions as `decide`, and keeps the evaluations of recent templates.
 
     The least recently used templates are dropped once they are unused for `IDLE_SECONDS` seconds, once there are more than `MAX_TEMPLATES`,
-    or once all together have more than `most_cells` node × rule results. A `stopwatch` measures the decisions.
+    or once all together have more than `max_cells` node × rule results. A `stopwatch` measures the decisions.
     """
 
-    def __init__(self, chain: Chain, most_cells: int = MAX_CELLS, stopwatch: Stopwatch | None = None) -> None:
+    def __init__(self, chain: Chain, max_cells: int = MAX_CELLS, stopwatch: Stopwatch | None = None) -> None:
         self.chain = chain
-        self._most_cells = most_cells
+        self._max_cells = max_cells
         self._stopwatch = stopwatch
         self._arrangements = Arrangements()
         self._kept: OrderedDict[Hashable, Evaluation] = OrderedDict()
@@ -183,7 +183,7 @@ class Decider:
         idle = DROPPED_AT_ONCE
         while len(self._kept) > 1 and (
             len(self._kept) > MAX_TEMPLATES
-            or self._n_rules * n_nodes > self._most_cells
+            or self._n_rules * n_nodes > self._max_cells
             or (idle and next(iter(self._kept.values())).asked_at < idle_since)
         ):
             idle = max(0, idle - 1)

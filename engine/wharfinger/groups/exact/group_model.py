@@ -146,12 +146,12 @@ class GroupModel:
 
     # ── domains ──
 
-    def solve(self, rows: NDArray[np.intp], most_work: float) -> Generator[None, None, Solution]:
+    def solve(self, rows: NDArray[np.intp], max_work: float) -> Generator[None, None, Solution]:
         """The combinations that some nodes take; `TooMuchWork` if that exceeds the budget."""
         keys = self._levels(rows)
         kept = [each for each in self._rules.spreads if each.key in keys]
         found = Solution(self.space, len(self._axes))
-        left = most_work
+        left = max_work
         ranges = [self._least_counts(each, rows) for each in kept]
         combinations = list(itertools.islice(itertools.product(*ranges), MAX_LOWEST_COUNTS + 1))
         if len(combinations) > MAX_LOWEST_COUNTS:

@@ -185,15 +185,15 @@ class Packing:
     def __init__(self, space: Space, open_axes: frozenset[int] = frozenset()) -> None:
         self.space = space
         self.work = 0.0
-        self._most_work = math.inf
+        self._max_work = math.inf
         self._closed = tuple(axis for axis in range(len(space.most)) if axis not in open_axes)
         self._kinds: list[_Kind] = []
         self._known: dict[Hashable, int] = {}
         self._full = space.index(space.most)
 
-    def begin(self, most_work: float) -> None:
-        """Count the work from here on, and raise `TooMuchWork` above `most_work`."""
-        self.work, self._most_work = 0.0, most_work
+    def begin(self, max_work: float) -> None:
+        """Count the work from here on, and raise `TooMuchWork` above `max_work`."""
+        self.work, self._max_work = 0.0, max_work
 
     def node(self, row: int, key: Hashable, takes: Callable[[], CountSet]) -> Part:
         """A node; `takes` makes its set, closed on all axes, once for all nodes of one key."""
@@ -249,7 +249,7 @@ class Packing:
 
     def _spend(self, work: float) -> None:
         self.work += work
-        if self.work > self._most_work:
+        if self.work > self._max_work:
             raise TooMuchWork
 
     def trace(self, part: Part, vector: Vector) -> dict[int, Vector]:

@@ -136,10 +136,10 @@ class ExactSearch:
         axes = yield from class_axes(classes, read, merging)
         return GroupModel(snapshot, classes, axes, merging)
 
-    def _solved(self, model: GroupModel, domain: Domain, most_steps: int | None = None) -> Generator[None, None, Solution | None]:
-        """The solution of a model; None if it takes more than `most_steps`, or than half of the steps that are left."""
+    def _solved(self, model: GroupModel, domain: Domain, max_steps: int | None = None) -> Generator[None, None, Solution | None]:
+        """The solution of a model; None if it takes more than `max_steps`, or than half of the steps that are left."""
         steps = self._tentative.steps_left // 2
-        steps = steps if most_steps is None else min(steps, most_steps)
+        steps = steps if max_steps is None else min(steps, max_steps)
         try:
             solution = yield from model.solve(self._rows(domain), steps * WORK_OF_STEP)
         except TooMuchWork:

@@ -150,7 +150,7 @@ class NodeTable:
     """One row per node; `objects[row]` is the node object that the row was made from."""
 
     __slots__ = (
-        "_most_codes",
+        "_max_codes",
         "annotations",
         "conditions",
         "facts",
@@ -192,7 +192,7 @@ class NodeTable:
         self.taints: list[tuple[objects.Taint, ...]] = [()]
         self.taint_sets: dict[tuple[objects.Taint, ...], int] = {(): 0}
         self.taints_by_key: dict[str, list[int]] = {}  # the numbers of the lists that have a taint with the key, ascending
-        self._most_codes = SPARE_CODES
+        self._max_codes = SPARE_CODES
 
     def _keyed(self, read: Callable[[objects.Node], Mapping[str, str]]) -> arrays.KeyedColumns:
         return arrays.KeyedColumns(self.rows, self.objects, self.strings, read)
@@ -250,11 +250,11 @@ class NodeTable:
         Must be called right after a change, while no snapshot is read.
         """
         self.resources.compact()
-        if len(self.strings) + len(self.taints) <= self._most_codes:
+        if len(self.strings) + len(self.taints) <= self._max_codes:
             return
         self._renumber_strings()
         self._renumber_taints()
-        self._most_codes = 2 * (len(self.strings) + len(self.taints)) + SPARE_CODES
+        self._max_codes = 2 * (len(self.strings) + len(self.taints)) + SPARE_CODES
 
     def _renumber_strings(self) -> None:
         columns_ = [self.name_codes, *(column for kind in self._made_of_objects for column in kind.in_use)]

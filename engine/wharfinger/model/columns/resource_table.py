@@ -70,7 +70,7 @@ class ResourceTable:
 
     __slots__ = (
         "_beyond",
-        "_most_lanes",
+        "_max_lanes",
         "allocatable",
         "allowed_pods",
         "capacity",
@@ -94,7 +94,7 @@ class ResourceTable:
         self.pod_count = rows.column(np.int64, 0)
         self.allowed_pods = rows.column(np.int64, 0)
         self.pod_capacity = rows.column(np.int64, 0)
-        self._most_lanes = len(NATIVE) + SPARE_LANES
+        self._max_lanes = len(NATIVE) + SPARE_LANES
         self._beyond: dict[tuple[int, int], int] = {}  # (lane, row) → the exact sum where it exceeds `MAX_AMOUNT`
 
     def place(self, resource: str) -> int:
@@ -115,7 +115,7 @@ class ResourceTable:
 
         Must be called right after a change, while no snapshot is read. Such a resource reads the same with and without a lane.
         """
-        if len(self.index) <= self._most_lanes:
+        if len(self.index) <= self._max_lanes:
             return
         used = np.logical_or.reduce([column.view.any(axis=1) for column in self._by_lane])
         used[: len(NATIVE)] = True
@@ -126,7 +126,7 @@ class ResourceTable:
         self.index = {name: renumbered[lane] for name, lane in kept}
         # The sums of cpu and memory with defaults have keys below zero, which stay.
         self._beyond = {(renumbered.get(lane, lane), row): total for (lane, row), total in self._beyond.items()}
-        self._most_lanes = 2 * len(kept) + SPARE_LANES
+        self._max_lanes = 2 * len(kept) + SPARE_LANES
 
     def set_amounts(self, row: int, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
         """Replace the allocatable amounts and the capacity of a node."""

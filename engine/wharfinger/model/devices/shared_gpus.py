@@ -32,7 +32,7 @@ from wharfinger.model.objects.pod_view import PodView
 WHOLE: Final = 1000
 """Thousandths of a whole GPU."""
 
-MOST_THOUSANDTHS: Final = 2**31
+MAX_THOUSANDTHS: Final = 2**31
 """A larger share of a GPU counts as this one. It fits nowhere either, and sums over many pods stay within int64."""
 
 MAX_GPUS: Final = 128
@@ -76,7 +76,7 @@ class GpuNames(Struct, frozen=True, kw_only=True):
             return GpuDemand(max(count, 1), each) if each > 0 else _whole_gpus(count)
         if total <= 0:
             return _whole_gpus(count)
-        return GpuDemand(max(count, 1), min(-(-total // max(count, 1)), MOST_THOUSANDTHS))
+        return GpuDemand(max(count, 1), min(-(-total // max(count, 1)), MAX_THOUSANDTHS))
 
     def offered(self, node: objects.Node) -> int:
         """The number of GPUs of a node; `NO_GPUS` for one that takes no part."""
@@ -116,7 +116,7 @@ def _whole_gpus(count: int) -> GpuDemand | None:
 def _number(text: str) -> int:
     """The thousandths of an annotation; more than any GPU has if it cannot be read, so that the pod fits on no node."""
     try:
-        return min(quantity.value(text), MOST_THOUSANDTHS)
+        return min(quantity.value(text), MAX_THOUSANDTHS)
     except InvalidObject:
         return WHOLE + 1
 

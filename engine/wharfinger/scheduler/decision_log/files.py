@@ -46,10 +46,10 @@ class LogOverflow(WharfingerError):
 class LogWriter:
     """Writes the files of one run of the process. `wants_checkpoint`: the next entry has to be a checkpoint; a new file begins with it."""
 
-    def __init__(self, path: str, *, most_bytes: int, most_files: int, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, path: str, *, max_bytes: int, max_files: int, failed: Callable[[BaseException], None]) -> None:
         self._path = Path(path).resolve()
-        self._most_bytes = most_bytes
-        self._most_files = most_files
+        self._max_bytes = max_bytes
+        self._max_files = max_files
         self._failed = failed
         self._run_id = os.urandom(8).hex()
         self._entries: deque[Entry] = deque()
@@ -64,7 +64,7 @@ class LogWriter:
         self.wants_checkpoint = True
         try:
             self._empty: FileIO | None = begun(self._path)
-            prune(self._path, most_files)
+            prune(self._path, max_files)
         except OSError as error:
             raise UsageError(f"{path}: the decision log cannot be written: {error.strerror}") from error
         self._thread = BatchThread("decision log", BATCH_SECONDS, self._write_entries, self._end)
@@ -150,7 +150,7 @@ class LogWriter:
         while left:
             left = left[self._file.write(left) or 0 :]
         self._n_bytes += len(content)
-        if self._n_bytes >= self._most_bytes:
+        if self._n_bytes >= self._max_bytes:
             self._n_bytes = 0  # requested once; the next entry starts the new file
             self.wants_checkpoint = True
 
@@ -158,7 +158,7 @@ class LogWriter:
         self._write()
         self._end_file()
         begun = self._new_file()
-        prune(self._path, self._most_files - 1)
+        prune(self._path, self._max_files - 1)
         self._n_files += 1
         self._n_bytes = 0
         self._n_before = self._n_decisions

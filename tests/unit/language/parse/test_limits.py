@@ -9,7 +9,7 @@ from wharfinger.language.files import MAX_BYTES
 from wharfinger.language.report.diagnostics import MAX_PER_FILE
 from wharfinger.language.report.render import render
 
-MOST_CALLS = 4_000_000  # of a file as long as one may be
+MAX_CALLS = 4_000_000  # of a file as long as one may be
 
 
 def read(text):
@@ -23,7 +23,7 @@ def read(text):
 )
 def test_no_file_takes_long(beginning, length, piece):
     answers = []
-    calls(lambda: answers.append(read(texts.repeated(piece, beginning, length))), limit=MOST_CALLS)
+    calls(lambda: answers.append(read(texts.repeated(piece, beginning, length))), limit=MAX_CALLS)
     file, diagnostics, shown = answers[0]
     assert file is not None or diagnostics.has_errors
     assert len(shown) < 100_000

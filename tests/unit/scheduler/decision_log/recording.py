@@ -35,12 +35,12 @@ SECOND = FIRST.replace("weight 3 = -here", "weight 30 = here")
 
 
 @contextmanager
-def recorder(path, *, most_bytes=2**30, most_files=8):
+def recorder(path, *, max_bytes=2**30, max_files=8):
     """(the recorder, what failed); everything is written when the context ends, and what happens is hardly gathered before."""
     failures = []
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(files, "BATCH_SECONDS", 0.001)
-        writer = LogWriter(str(path), most_bytes=most_bytes, most_files=most_files, failed=failures.append)
+        writer = LogWriter(str(path), max_bytes=max_bytes, max_files=max_files, failed=failures.append)
         try:
             yield DecisionRecorder(writer), failures
         finally:

@@ -142,7 +142,7 @@ def test_a_log_that_is_not_there(path):
 
 
 def test_a_file_that_is_missing_in_the_middle_is_reported_and_the_others_replay(tmp_path, path):
-    running = recorded(path, rounds=60, most_bytes=60_000, most_files=100)
+    running = recorded(path, rounds=60, max_bytes=60_000, max_files=100)
     finished = sorted(tmp_path.glob("*.0*"))
     finished[1].unlink()
     found, notes = replayed(path)
@@ -153,7 +153,7 @@ def test_a_file_that_is_missing_in_the_middle_is_reported_and_the_others_replay(
 
 
 def test_a_finished_file_replays_alone(tmp_path, path):
-    recorded(path, rounds=60, most_bytes=60_000, most_files=100)
+    recorded(path, rounds=60, max_bytes=60_000, max_files=100)
     found, notes = replayed(sorted(tmp_path.glob("*.0*"))[2])
     assert found
     assert not any(each.difference for each in found)
@@ -161,7 +161,7 @@ def test_a_finished_file_replays_alone(tmp_path, path):
 
 
 def test_the_files_that_are_kept_are_limited_and_they_replay(tmp_path, path):
-    recorded(path, rounds=60, most_bytes=60_000, most_files=3)
+    recorded(path, rounds=60, max_bytes=60_000, max_files=3)
     assert min(found.name for found in tmp_path.iterdir()) == "decisions.jsonl"
     assert len(list(tmp_path.iterdir())) == 3
     found, notes = replayed(path)
@@ -203,7 +203,7 @@ def test_a_link_leads_to_all_files_of_a_log(tmp_path, path):
     entry = tmp_path / "link"
     entry.symlink_to(tmp_path / "logs" / path.name)
     (tmp_path / "logs").mkdir()
-    running = recorded(entry, rounds=20, most_bytes=20_000, most_files=100)
+    running = recorded(entry, rounds=20, max_bytes=20_000, max_files=100)
     assert sorted(found.name for found in tmp_path.iterdir()) == ["link", "logs"]
     assert len(list((tmp_path / "logs").iterdir())) > 1
     found, notes = replayed(entry)
@@ -212,9 +212,9 @@ def test_a_link_leads_to_all_files_of_a_log(tmp_path, path):
 
 
 def test_two_processes_that_share_a_log_lose_no_line(path):
-    with recorder(path, most_bytes=10_000, most_files=100) as (recording, _):
+    with recorder(path, max_bytes=10_000, max_files=100) as (recording, _):
         first = Recorded(recording)
-        with recorder(path, most_bytes=10_000, most_files=100) as (also_recording, _):
+        with recorder(path, max_bytes=10_000, max_files=100) as (also_recording, _):
             second = Recorded(also_recording, seed=2)
 
             async def both():
@@ -263,7 +263,7 @@ def test_an_empty_file_that_was_removed_before_it_was_used_is_begun_again(path):
 def test_processes_that_end_before_they_record_anything_leave_no_heap_of_files(path):
     whole = recorded(path, rounds=8)
     for _ in range(10):
-        with recorder(path, most_files=2):
+        with recorder(path, max_files=2):
             pass
     assert len(list(path.parent.iterdir())) <= 3
     found, _ = replayed(path)
@@ -315,7 +315,7 @@ def test_a_disk_that_stays_full_costs_no_file_that_can_be_replayed(path, monkeyp
     """Every attempt writes a part of a checkpoint."""
     whole = recorded(path, rounds=8)
     monkeypatch.setattr(files, "RETRY_AFTER", 0.0)
-    with recorder(path, most_files=2) as (recording, failures):
+    with recorder(path, max_files=2) as (recording, failures):
         write = recording._writer._write
 
         def half():

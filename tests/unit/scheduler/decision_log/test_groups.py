@@ -52,10 +52,10 @@ def log(tmp_path, request, monkeypatch):
     path = tmp_path / "decisions.jsonl"
     if request.param == "in steps":
         monkeypatch.setattr(group_search, "DIRECT_SEARCH_MEMBERS", 0)
-    most_bytes = 20_000 if request.param == "many files" else 2**30
+    max_bytes = 20_000 if request.param == "many files" else 2**30
 
     async def story():
-        with recorder(path, most_bytes=most_bytes, most_files=100) as (recording, failures):
+        with recorder(path, max_bytes=max_bytes, max_files=100) as (recording, failures):
             world = Running({"wharfinger": assemble([policy(RACKS)])}, state=recording.state)
             world.subscribers.subscribe(recording.handlers)
             async with scheduling(world):

@@ -43,7 +43,7 @@ def test_policies_that_change_meanwhile_are_replayed_each_in_its_time(tmp_path):
 
 def test_many_small_files_replay_as_one(tmp_path):
     path = tmp_path / "decisions.jsonl"
-    running = recorded(path, rounds=60, most_bytes=60_000, most_files=100)
+    running = recorded(path, rounds=60, max_bytes=60_000, max_files=100)
     assert len(list(tmp_path.iterdir())) > 3
     found, notes = replayed(path)
 
