@@ -171,9 +171,8 @@ class ClaimDemand(Struct, eq=False):
         """The steps of compiling all selectors, as far as the budget of a decision goes."""
         for alternative in self.kinds:
             for each in (*alternative.device_class.spec.selectors, *alternative.wanted.selectors):
-                if each.cel is not None and self.cost_budget.compile(each.cel.expression) is None:
-                    return
-                yield
+                if each.cel is not None:
+                    yield from self.cost_budget.compiling(each.cel.expression)
 
     def compact(self) -> None:
         """Forget the codes of single devices if there are many, and the spent budget. The decision has its answers."""

@@ -259,7 +259,9 @@ def nested(depth, around, innermost):
 )
 def test_twice_as_many_levels_are_hardly_more_than_twice_as_much_to_compile(around, innermost, last):
     """Each level is read once for each one around it, as messages are within messages: the square of a small number of levels at most."""
-    few, many = (calls(lambda depth=depth: compiled.__wrapped__(nested(depth, around, innermost) + last)) for depth in (6, 12))
+    few, many = (
+        calls(lambda depth=depth: list(selector._compiling(nested(depth, around, innermost) + last, selector._Kept()))) for depth in (6, 12)
+    )
     assert isinstance(compiled(nested(12, around, innermost) + last), Selector)
     assert many < 3 * few
 
@@ -278,7 +280,53 @@ def test_twice_as_many_levels_are_hardly_more_than_twice_as_much_to_compile(arou
 )
 def test_what_compiling_reads_is_limited_for_each_character(part, most):
     expression = part * (2000 // len(part)) + "true"
-    assert calls(lambda: compiled.__wrapped__(expression)) < most * len(expression)
+    assert calls(lambda: list(selector._compiling(expression, selector._Kept()))) < most * len(expression)
+
+
+LONG = [
+    "true && ",
+    f'{GPU}.model == "x" || ',
+    'bool("T") && ',
+    "[1].all(x, y, true) && ",
+    'device.attributes[?"a"].?b.orValue(1) == 1 && ',
+    "1+1+1 > 0 && ",
+]
+
+
+@pytest.mark.parametrize("part", LONG)
+def test_a_step_of_compiling_is_short(part):
+    expression = part * (10_000 // len(part)) + f"true // {part}"
+    steps = selector.compiling(expression)
+    most = 0
+    while selector._kept(expression).found is None:
+        most = max(most, calls(lambda: next(steps, None)))
+    assert isinstance(compiled(expression), Selector)
+    assert most < 50_000
+
+
+@pytest.mark.parametrize("part", LONG)
+def test_the_cost_of_a_long_expression_is_estimated_once(part):
+    selector = compiled(part * (10_000 // len(part)) + "true")
+    assert calls(lambda: selector.cost_of(DEVICE)) < 200
+    assert selector.cost_of(DEVICE) == selector.cost
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ("-1, ", "more than 400 minus signs, which take long to compile here"),
+        ('- // "\n 1, ', "more than 400 minus signs, which take long to compile here"),
+        ("{}, ", "more than 400 empty lists and maps, which take long to compile here"),
+        ("[ // '\n], ", "more than 400 empty lists and maps, which take long to compile here"),
+        ("'-1', ", None),
+        ('"-1", ', None),
+        ("{1: 1}, ", None),
+    ],
+)
+def test_what_the_runtime_compiles_slowly_is_refused_before_it_begins(part, reason):
+    many, few = (compiled(f"[{part * number}1].size() > 0") for number in (500, 400))
+    assert str(many) == reason if reason else isinstance(many, Selector)
+    assert isinstance(few, Selector)
 
 
 @pytest.mark.parametrize(("part", "compiles"), [("[1].sum() == 1 && ", False), ("[1].all(x, true) && ", True)])
@@ -374,11 +422,26 @@ def test_spaces_do_not_change_what_an_expression_reads(expression, read):
 
 
 @pytest.mark.parametrize(
-    "pattern", [selector._READ, selector._PLAIN, selector._RENAMED, rewriting._USES], ids=lambda found: found.pattern[:12]
+    "pattern", [selector._READ, selector._PLAIN, selector._RENAMED, selector._SLOW, rewriting._USES], ids=lambda found: found.pattern[:12]
 )
 def test_regular_expressions_over_selectors_do_not_backtrack(pattern):
     """Two parts that may match the same characters, and can give them back, try all ways to divide them: seconds for 10,000 spaces."""
     assert re.findall(r"\*(?![+?])", pattern.pattern) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [('timestamp("2020-01-01T00:00:00Z")', "timestamp"), ('duration("1s")', "duration"), ("type(1)", "type")],
+)
+@pytest.mark.parametrize("call", ["sort()", "reverse()", "distinct()", "slice(0, 1)", "sortBy(x, x)", "transformMap(i, v, v)"])
+def test_a_value_that_functions_cannot_give_back_is_named(value, kind, call):
+    with pytest.raises(SelectorFailed) as failed:
+        answer(f"[{value}].{call}.size() == 1")
+    assert str(failed.value) == f"a function of lists or maps gives back no {kind} here"
+
+
+def test_a_quote_in_a_comment_begins_no_string():
+    assert answer("// it's an index\n[1].indexOf(1) == 0")
 
 
 def test_a_string_without_an_end_is_refused_as_such():

@@ -214,9 +214,9 @@ def test_selectors_of_a_claim_have_a_budget_together(monkeypatch, n_selectors, t
 def test_the_search_for_the_largest_claims_ends_before_it_delays_other_pods(name, monkeypatch):
     """The limits are counts, not times: a device looked at for one kind of requests, and an expression compiled."""
     looks, compilations = [], []
-    matching, compiling = requests._match, selector.compiled
+    matching, compiling = requests._match, selector.compiling
     monkeypatch.setattr(requests, "_match", lambda *of: looks.append(1) or matching(*of))
-    monkeypatch.setattr(selector, "compiled", lambda text: compilations.append(text) or compiling(text))
+    monkeypatch.setattr(selector, "compiling", lambda text: compilations.append(text) or compiling(text))
     state = devices.cluster(400)
     state.put(devices.claim_of("a", devices.LARGEST[name]))
     decision = decide(CHAIN, state.snapshot(), pods(["a"])[0])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -111,12 +111,14 @@ _NOTHING: Final = _Value(0, 1, 0)
 _Found = tuple[float, _Value]
 
 
-def cost(serialized: bytes, entries: int = MAX_MAP_ENTRIES, letters: int = MAX_LETTERS) -> float:
-    """The most that a compiled expression may cost, by its serialized form (`cel.expr.CheckedExpr` in an `Any`).
+def cost(serialized: bytes, entries: int = MAX_MAP_ENTRIES, letters: int = MAX_LETTERS) -> Generator[None, None, float]:
+    """The steps of estimating the most that a compiled expression may cost, by its serialized form (`cel.expr.CheckedExpr` in an `Any`).
 
-    It is that for a device with these largest numbers of entries in each map, and of characters in each key and value.
+    It is that for a device with these largest numbers of entries in each map, and of characters in each key and value. There is one step
+    for each expression within.
     """
-    return _expression(tree.expression(serialized), {"device": _device(entries, letters)})[0]
+    found, _ = yield from _expression(tree.expression(serialized), {"device": _device(entries, letters)})
+    return found
 
 
 def _device(entries: int, letters: int) -> _Value:
@@ -128,13 +130,25 @@ def _device(entries: int, letters: int) -> _Value:
 # ── forms of expressions ──
 
 _Scope = Mapping[str, _Value]
+_Steps = Generator[None, None, _Found]
 
 
-def _expression(message: bytes, scope: _Scope) -> _Found:
+def _expression(message: bytes, scope: _Scope) -> _Steps:
+    yield
     for number, value in tree.fields(message).items():
         if number in _FORMS and isinstance(value[0], bytes):
-            return _FORMS[number](tree.fields(value[0]), scope)
+            return (yield from _FORMS[number](tree.fields(value[0]), scope))
+        if number in _LEAVES and isinstance(value[0], bytes):
+            return _LEAVES[number](tree.fields(value[0]), scope)
     return 0, _ONE  # nothing, as the target of a function without one
+
+
+def _each(messages: Iterable[bytes], scope: _Scope) -> Generator[None, None, list[_Found]]:
+    found = []
+    for message in messages:
+        of_message = yield from _expression(message, scope)
+        found.append(of_message)
+    return found
 
 
 def _constant(message: tree.Message, _scope: _Scope) -> _Found:
@@ -148,19 +162,18 @@ def _name(message: tree.Message, scope: _Scope) -> _Found:
     return 1, scope.get(tree.text(message, 1), _ONE)
 
 
-def _selected(message: tree.Message, scope: _Scope) -> _Found:
-    found, value = _expression(tree.first(message, 1), scope)
+def _selected(message: tree.Message, scope: _Scope) -> _Steps:
+    found, value = yield from _expression(tree.first(message, 1), scope)
     return found + 1, value.part
 
 
-def _list(message: tree.Message, scope: _Scope) -> _Found:
-    return _together([_expression(each, scope) for each in tree.every(message, 1)])
+def _list(message: tree.Message, scope: _Scope) -> _Steps:
+    return _together((yield from _each(tree.every(message, 1), scope)))
 
 
-def _map(message: tree.Message, scope: _Scope) -> _Found:
-    return _together(
-        [_expression(part, scope) for each in tree.every(message, 2) for n in (3, 4) for part in tree.every(tree.fields(each), n)]
-    )
+def _map(message: tree.Message, scope: _Scope) -> _Steps:
+    parts = (part for each in tree.every(message, 2) for n in (3, 4) for part in tree.every(tree.fields(each), n))
+    return _together((yield from _each(parts, scope)))
 
 
 def _together(parts: Sequence[_Found]) -> _Found:
@@ -171,29 +184,29 @@ def _together(parts: Sequence[_Found]) -> _Found:
     return 1 + sum(found for found, _ in parts), _Value(len(values), within, weight, inside)
 
 
-def _loop(message: tree.Message, scope: _Scope) -> _Found:
+def _loop(message: tree.Message, scope: _Scope) -> _Steps:
     """A macro. What it collects grows by the same amount each time: its name, `@result`, cannot be written in an expression."""
-    over_cost, over = _expression(tree.first(message, 2), scope)
-    begin_cost, begin = _expression(tree.first(message, 4), scope)
+    over_cost, over = yield from _expression(tree.first(message, 2), scope)
+    begin_cost, begin = yield from _expression(tree.first(message, 4), scope)
     variables = {tree.text(message, 1): over.keys or over.part, tree.text(message, 8): over.part}
     inside = {**scope, **variables, tree.text(message, 3): begin}
     times = 0 if tree.is_empty_list(tree.first(message, 2)) else over.length
-    again, _ = _expression(tree.first(message, 5), inside)
-    body, once = _expression(tree.first(message, 6), inside)
+    again, _ = yield from _expression(tree.first(message, 5), inside)
+    body, once = yield from _expression(tree.first(message, 6), inside)
     grown = _Value(
         begin.length + times * max(0, once.length - begin.length),
         max(begin.within, once.within, once.length),
         begin.weight + times * max(0, once.weight - begin.weight),
     )
     kept = _Value(max(grown.length, begin.length), grown.within, max(grown.weight, begin.weight), _known(begin.inside, once.inside))
-    result, value = _expression(tree.first(message, 7), {**scope, tree.text(message, 3): kept})
+    result, value = yield from _expression(tree.first(message, 7), {**scope, tree.text(message, 3): kept})
     return over_cost + begin_cost + times * (again + body) + result, value
 
 
-def _call(message: tree.Message, scope: _Scope) -> _Found:
+def _call(message: tree.Message, scope: _Scope) -> _Steps:
     function = tree.text(message, 2)
     sources = [*tree.every(message, 1), *tree.every(message, 3)]
-    parts = [_expression(each, scope) for each in sources]
+    parts = yield from _each(sources, scope)
     values = [value for _, value in parts]
     own, result = _work(function, values, sources)
     costs = [found for found, _ in parts]
@@ -270,9 +283,8 @@ def _integer(message: bytes) -> float:
     return math.inf
 
 
-_FORMS: Mapping[int, Callable[[tree.Message, _Scope], _Found]] = {
-    tree.CONSTANT: _constant,
-    tree.IDENTIFIER: _name,
+_LEAVES: Mapping[int, Callable[[tree.Message, _Scope], _Found]] = {tree.CONSTANT: _constant, tree.IDENTIFIER: _name}
+_FORMS: Mapping[int, Callable[[tree.Message, _Scope], _Steps]] = {
     tree.SELECT: _selected,
     tree.CALL: _call,
     tree.LIST: _list,

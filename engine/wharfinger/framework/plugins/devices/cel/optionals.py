@@ -6,7 +6,7 @@ that `library` implements take none with an optional value inside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from wharfinger.framework.plugins.devices.cel import syntax_tree as tree
@@ -28,36 +28,41 @@ class _Depth(NamedTuple):
 
 _NONE = _Depth()
 _Scope = Mapping[str, _Depth]
+_Steps = Generator[None, None, _Depth]
 
 
 class _Reached(Exception):
     pass
 
 
-def refusal(serialized: bytes) -> str:
-    """The reason why a compiled expression, serialized, cannot be evaluated; "" if it can."""
+def refusal(serialized: bytes) -> Generator[None, None, str]:
+    """The steps of finding the reason why a compiled expression, serialized, cannot be evaluated; "" if it can."""
     expression = tree.expression(serialized)
     if not _may_be_optional(expression):
         return ""
     try:
-        result = _of(expression, {})
+        result = yield from _of(expression, {})
     except _Reached as reached:
         return f"optional values in an argument of {reached}, which takes none here"
     return "must evaluate to bool or the unknown type, not optional_type" if result.depth else ""
 
 
-def _of(message: bytes, scope: _Scope) -> _Depth:
+def _of(message: bytes, scope: _Scope) -> _Steps:
+    yield
     parts = tree.fields(message)
     if name := tree.text(tree.fields(tree.first(parts, tree.IDENTIFIER)), 1):
         return scope.get(name, _NONE)
     if select := tree.first(parts, tree.SELECT):
         selected = tree.fields(select)
-        return _NONE if selected.get(3) else _Depth(_of(tree.first(selected, 1), scope).depth)
+        return _NONE if selected.get(3) else _Depth((yield from _of(tree.first(selected, 1), scope)).depth)
     if call := tree.first(parts, tree.CALL):
-        return _call(tree.fields(call), scope)
+        return (yield from _call(tree.fields(call), scope))
     if loop := tree.first(parts, tree.COMPREHENSION):
-        return _loop(tree.fields(loop), scope)
-    return _Depth(max((_of(part, scope).depth - unwrapped for part, unwrapped in _elements(parts)), default=0))
+        return (yield from _loop(tree.fields(loop), scope))
+    depth = 0
+    for part, unwrapped in _elements(parts):
+        depth = max(depth, (yield from _of(part, scope)).depth - unwrapped)
+    return _Depth(depth)
 
 
 def _elements(parts: tree.Message) -> Iterator[tuple[bytes, bool]]:
@@ -72,9 +77,12 @@ def _elements(parts: tree.Message) -> Iterator[tuple[bytes, bool]]:
         yield from ((part, bool(fields.get(5))) for part in tree.every(fields, 4))
 
 
-def _call(message: tree.Message, scope: _Scope) -> _Depth:
+def _call(message: tree.Message, scope: _Scope) -> _Steps:
     function = tree.text(message, 2)
-    values = [_of(part, scope) for number in (1, 3) for part in tree.every(message, number)]
+    values = []
+    for part in (*tree.every(message, 1), *tree.every(message, 3)):
+        value = yield from _of(part, scope)
+        values.append(value)
     deepest = max((value.depth for value in values), default=0)
     if not is_native(function):
         as_map = function in _OF_EQUALITY  # which are used for maps only
@@ -104,15 +112,16 @@ def _with_optional(function: str, values: list[_Depth], deepest: int) -> _Depth:
     return _Depth(deepest, sure=function in {"or", "_?_:_", "dyn"} and all(value.sure for value in values))
 
 
-def _loop(message: tree.Message, scope: _Scope) -> _Depth:
+def _loop(message: tree.Message, scope: _Scope) -> _Steps:
     """The result of a loop. Each step adds the same to what is collected: its name, `@result`, cannot be written in an expression."""
-    over, begin = _of(tree.first(message, 2), scope), _of(tree.first(message, 4), scope)
+    over = yield from _of(tree.first(message, 2), scope)
+    begin = yield from _of(tree.first(message, 4), scope)
     collected = tree.text(message, 3)
     item = _Depth(over.depth)
     inside = {**scope, tree.text(message, 1): item, tree.text(message, 8): item, collected: begin}
     known = begin
     if not tree.is_empty_list(tree.first(message, 2)):
-        _of(tree.first(message, 5), inside)
-        step = _of(tree.first(message, 6), inside)
+        yield from _of(tree.first(message, 5), inside)
+        step = yield from _of(tree.first(message, 6), inside)
         known = _Depth(max(begin.depth, step.depth), begin.sure and step.sure)
-    return _of(tree.first(message, 7), {**scope, collected: known})
+    return (yield from _of(tree.first(message, 7), {**scope, collected: known}))

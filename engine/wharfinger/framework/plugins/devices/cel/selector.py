@@ -14,7 +14,8 @@ kube-scheduler know the latter's.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -23,7 +24,7 @@ from msgspec import Struct, field
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.plugins.devices.cel import library, optionals, rewriting, syntax_tree
 from wharfinger.framework.plugins.devices.cel.addresses import NO_OVERLOAD, Value
-from wharfinger.framework.plugins.devices.cel.cost import MAX_COST, cost
+from wharfinger.framework.plugins.devices.cel.cost import MAX_COST, MAX_LETTERS, MAX_MAP_ENTRIES, cost
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import DeviceContent
 
@@ -32,6 +33,19 @@ UNLIMITED = 10**12
 """A cost beyond all limits."""
 MAX_BYTES = 400_000
 """The limit of a compiled expression with its macros expanded: 10,240 characters, which Kubernetes allows, are rarely above 340,000."""
+MAX_ESTIMATED_AGAIN = 20_000
+"""The bytes of a compiled expression whose cost is estimated again for devices of another size, at most: some milliseconds each time.
+
+A longer one costs for each device as much as for the largest that Kubernetes accepts.
+"""
+STEPS_OF_RUNTIME = 2
+"""The first steps of compiling: to make the environment, and what the runtime does alone."""
+MAX_SLOW = 400
+"""The limit of minus signs, and of empty lists and maps, of an expression: the runtime takes 0.06 ms for each before a number, and time
+with the square of the number of empty ones. It compiles any other expression of 10,240 characters in about 50 ms.
+"""
+EXPRESSIONS_OF_STEP = 64
+"""The expressions within an expression that one step of compiling looks at: about a millisecond."""
 MAX_ANSWERS = 100_000
 """The limit of kept answers of one selector; there are as many as distinct devices."""
 
@@ -57,6 +71,8 @@ _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|(.))", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _NO_OVERLOAD = re.compile("No matching overloads? found")
 _INDEX = re.compile(r"Index error: index=(-?\d+)")
+_NOT_RETURNED = re.compile(r"Non-CEL value type for .*: ([\w.]+)\.$", re.DOTALL)
+_NOT_RETURNED_KINDS = {"datetime.datetime": "timestamp", "datetime.timedelta": "duration", "cel_expr_python.cel.Type": "type"}
 _TEXTS = {"divide by zero": "division by zero", "modulo by zero": "modulus by zero"}
 
 _NOT_BOOL = {
@@ -101,8 +117,15 @@ class Selector(Struct):
         """The most that it costs for a device as large as this one."""
         size = _size(device)
         if size not in self._costs:
-            self._costs[size] = int(min(cost(self._serialized, *size), UNLIMITED))
+            if len(self._serialized) > MAX_ESTIMATED_AGAIN and size <= (MAX_MAP_ENTRIES, MAX_LETTERS):
+                return self.cost
+            for _ in self._estimating(size):
+                pass
         return self._costs[size]
+
+    def _estimating(self, size: tuple[int, int]) -> Iterator[None]:
+        found = yield from cost(self._serialized, *size)
+        self._costs[size] = int(min(found, UNLIMITED))
 
     def matches(self, device: DeviceTraits) -> bool:
         """True if the device is selected; Raises SelectorFailed with kube-scheduler's text if the result is an error."""
@@ -132,7 +155,7 @@ class Selector(Struct):
             try:
                 result = self._program.eval(data={"device": seen})
             except RuntimeError as error:  # the only error of the library: a limit of the runtime
-                return COST_EXCEEDED if "budget" in str(error) else _line(error)
+                return COST_EXCEEDED if "budget" in str(error) else _shown(_line(error))
             kind = result.type().name()
             if kind == "BOOL":
                 return bool(result.value())
@@ -174,30 +197,65 @@ def _shown(text: str) -> str:
         return NO_OVERLOAD
     if outside := _INDEX.search(text):
         return f"index out of bounds: {outside[1]}"
+    if returned := _NOT_RETURNED.search(text):
+        return f"a function of lists or maps gives back no {_NOT_RETURNED_KINDS.get(returned[1], 'such value')} here"
     plain = _STATUS.sub("", text, count=1)
     return _TEXTS.get(plain, plain)
 
 
+class _Kept(Struct):
+    """What is kept of an expression: its selector, or why there is none. None before it is compiled."""
+
+    found: Selector | SelectorFailed | None = None
+
+
 @lru_cache(maxsize=4096)
+def _kept(expression: str) -> _Kept:  # noqa: ARG001 — the key
+    return _Kept()
+
+
 def compiled(expression: str) -> Selector | SelectorFailed:
     """The selector of an expression, or why it cannot be compiled. Compiled once."""
+    kept = _kept(expression)
+    for _ in compiling(expression):
+        pass
+    return cast("Selector | SelectorFailed", kept.found)
+
+
+def compiling(expression: str) -> Iterator[None]:
+    """The steps of compiling an expression for `compiled`; none if this was done before."""
+    kept = _kept(expression)
+    if kept.found is None:
+        for number, _ in enumerate(_compiling(expression, kept)):
+            if number < STEPS_OF_RUNTIME or number % EXPRESSIONS_OF_STEP == 0:
+                yield
+
+
+def _compiling(expression: str, kept: _Kept) -> Iterator[None]:
+    if slow := _too_slow(expression):
+        kept.found = SelectorFailed(f"{slow}, which take long to compile here")
+        return
     environment = _environment(rewriting.variables(expression))
+    yield
     try:
         program = environment.compile(_renamed(expression))
         kind = program.return_type().name()
         if kind not in {"BOOL", "DYN"}:
-            return SelectorFailed(f"must evaluate to bool or the unknown type, not {kind.lower()}")
-        serialized = syntax_tree.rewritten(program.serialize(), rewriting.EXPANDED, rewriting.expanded)
-        dearest = cost(serialized) if len(serialized) <= MAX_BYTES else UNLIMITED
+            kept.found = SelectorFailed(f"must evaluate to bool or the unknown type, not {kind.lower()}")
+            return
+        yield
+        serialized = yield from syntax_tree.rewritten(program.serialize(), rewriting.EXPANDED, rewriting.expanded)
+        dearest = (yield from cost(serialized)) if len(serialized) <= MAX_BYTES else UNLIMITED
         if dearest > MAX_COST:
-            return SelectorFailed("too complex, exceeds cost limit")
-        guarded = syntax_tree.rewritten(serialized, rewriting.GUARDED, rewriting.guarded)
-        if refused := optionals.refusal(guarded):
-            return SelectorFailed(refused)
-        program = environment.deserialize(guarded)
-        return Selector(expression, int(dearest), program, serialized)
+            kept.found = SelectorFailed("too complex, exceeds cost limit")
+            return
+        guarded = yield from syntax_tree.rewritten(serialized, rewriting.GUARDED, rewriting.guarded)
+        if refused := (yield from optionals.refusal(guarded)):
+            kept.found = SelectorFailed(refused)
+            return
+        kept.found = Selector(expression, int(dearest), environment.deserialize(guarded), serialized)
     except RuntimeError as error:  # the only error of the library
-        return SelectorFailed(f"compilation failed: {_line(error)}")
+        kept.found = SelectorFailed(f"compilation failed: {_line(error)}")
 
 
 def _size(device: DeviceTraits) -> tuple[int, int]:
@@ -238,7 +296,13 @@ _READ = re.compile(_FIELD)
 _PLAIN = re.compile(r"device\s*+\.\s*+(?:driver|allowMultipleAllocations)\b")
 _DEVICE = re.compile(r"\bdevice\b")
 
-_RENAMED = re.compile(r"""(?s:\"{3}.*?\"{3}|'{3}.*?'{3})|"(?:\\.|[^"\\])*+"?|'(?:\\.|[^'\\])*+'?|\.\s*+(indexOf|lastIndexOf)(?=\s*+\()""")
+_LITERAL = (
+    r"""(?s://[^\n]*+|(?<!\w)(?:[rR][bB]?|[bB][rR])(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*+"|'[^'\n]*+')|\"{3}.*?\"{3}|'{3}.*?'{3})"""
+    r"""|"(?:\\.|[^"\\])*+"?|'(?:\\.|[^'\\])*+'?"""
+)
+"""A comment, or a string: a raw one, one over several lines, or another one."""
+_RENAMED = re.compile(rf"{_LITERAL}|\.\s*+(indexOf|lastIndexOf)(?=\s*+\()")
+_SLOW = re.compile(rf"{_LITERAL}|(?P<minus>-)|(?P<empty>[\[{{](?:\s|//[^\n]*+)*+[\]}}])")
 
 
 class Read(NamedTuple):
@@ -255,6 +319,13 @@ def reads(expression: str) -> tuple[Read, ...] | None:
     found = {Read(match[1], match[2][1:-1], match[3] or match[4][1:-1]) for match in _READ.finditer(expression)}
     known = len(_READ.findall(expression)) + len(_PLAIN.findall(expression))
     return tuple(sorted(found)) if len(_DEVICE.findall(expression)) == known else None
+
+
+def _too_slow(expression: str) -> str:
+    """The reason why the runtime would take long to compile an expression; "" if it would not."""
+    count = Counter(match.lastgroup for match in _SLOW.finditer(expression))
+    found = {"minus signs": count["minus"], "empty lists and maps": count["empty"]}
+    return ", ".join(f"more than {MAX_SLOW} {name}" for name, number in found.items() if number > MAX_SLOW)
 
 
 def _renamed(expression: str) -> str:
@@ -298,10 +369,19 @@ class CostBudget:
 
     def compile(self, expression: str) -> Selector | SelectorFailed | None:
         """The selector of an expression, or why it cannot be compiled; None if too much was spent."""
+        self._spend_on(expression)
+        return None if self.exhausted else compiled(expression)
+
+    def compiling(self, expression: str) -> Iterator[None]:
+        """The steps of compiling an expression for `compile`; none if too much was spent."""
+        self._spend_on(expression)
+        if not self.exhausted:
+            yield from compiling(expression)
+
+    def _spend_on(self, expression: str) -> None:
         if expression not in self._known:
             self._known.add(expression)
             self.spend(COST_COMPILED + COST_OF_LETTER * len(expression))
-        return None if self.exhausted else compiled(expression)
 
     def answer(self, selector: Selector, traits: DeviceTraits) -> bool:
         """The answer of a selector; SelectorFailed if there is none, or too much was spent."""

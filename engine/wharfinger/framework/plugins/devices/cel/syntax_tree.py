@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 Message = Mapping[int, Sequence[bytes | int]]
@@ -32,22 +32,40 @@ _SIZES: Final = {1: 8, 5: 4}  # of the wire types of fixed length
 def fields(message: bytes) -> Message:
     """The fields of a message, by number."""
     found: dict[int, list[bytes | int]] = {}
-    for tag, value in _entries(message):
-        found.setdefault(tag >> 3, []).append(value)
+    for number, value, _, _ in _entries(message):
+        if number in found:
+            found[number].append(value)
+        else:
+            found[number] = [value]
     return found
 
 
-def _entries(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    at = 0
-    while at < len(message):
-        tag, at = _number(message, at)
+def _entries(message: bytes) -> list[tuple[int, bytes | int, int, int]]:
+    """The fields of a message in order: the number and value of each, and where it begins and ends.
+
+    Most numbers have one byte. They are read here: a call for each would take most of the time.
+    """
+    found = []
+    at, end = 0, len(message)
+    while at < end:
+        begin = at
+        tag, at = message[at], at + 1
+        if tag > 127:
+            tag, at = _number(message, begin)
+        wire_type = tag & 7
         value: bytes | int
-        if tag & 7 == 0:
-            value, at = _number(message, at)
+        if wire_type in _SIZES:
+            size = _SIZES[wire_type]
         else:
-            size, at = (_SIZES[tag & 7], at) if tag & 7 in _SIZES else _number(message, at)
+            size, at = message[at], at + 1
+            if size > 127:
+                size, at = _number(message, at - 1)
+        if wire_type:
             value, at = message[at : at + size], at + size
-        yield tag, value
+        else:
+            value = size
+        found.append((tag >> 3, value, begin, at))
+    return found
 
 
 def _number(message: bytes, at: int) -> tuple[int, int]:
@@ -90,17 +108,24 @@ def _written_number(number: int) -> bytes:
     return bytes([*found, number])
 
 
-def changed(message: bytes, change: Callable[[int, bytes], bytes]) -> bytes:
-    """A message after `change` was applied to each string, bytes or message field, with the number of the field."""
-    parts = []
-    for tag, value in _entries(message):
-        if isinstance(value, int):
-            parts.append(_written_number(tag) + _written_number(value))
-        elif tag & 7 == _BYTES:
-            parts.append(written(tag >> 3, change(tag >> 3, value)))
-        else:
-            parts.append(_written_number(tag) + value)
-    return b"".join(parts)
+Change = Callable[[bytes], Generator[None, None, bytes]]
+"""The steps of changing a message."""
+
+
+def changing(changes: Mapping[int, Change]) -> Change:
+    """The change of a message that changes each of its fields with these numbers, and keeps all others."""
+
+    def change(message: bytes) -> Generator[None, None, bytes]:
+        parts, kept = [], 0
+        for number, value, begin, end in _entries(message):
+            if number in changes and isinstance(value, bytes):
+                new = yield from changes[number](value)
+                if new is not value:
+                    parts += [message[kept:begin], written(number, new)]
+                    kept = end
+        return b"".join([*parts, message[kept:]]) if parts else message
+
+    return change
 
 
 # ── expressions ──
@@ -170,26 +195,25 @@ def calling(functions: Iterable[str]) -> Callable[[bytes], object]:
     return re.compile(b"|".join(re.escape(function.encode()) for function in functions)).search
 
 
-def rewritten(serialized: bytes, functions: Iterable[str], replace: Callable[[Message, Maker], bytes | None]) -> bytes:
-    """A serialized compiled expression after `replace` was applied to each call of these functions, inner ones first (None: unchanged)."""
+def rewritten(
+    serialized: bytes, functions: Iterable[str], replace: Callable[[Message, Maker], bytes | None]
+) -> Generator[None, None, bytes]:
+    """The steps of applying `replace` to each call of these functions in a serialized compiled expression, inner ones first.
+
+    `replace` returns None for a call that does not change. There is one step for each expression within.
+    """
     maker = Maker()
     has_call = calling(functions)
 
-    def of(expression: bytes) -> bytes:
+    def of(expression: bytes) -> Generator[None, None, bytes]:
+        yield
         if not has_call(expression):
             return expression
-        found = changed(expression, inside)
+        found = yield from changing(inside)(expression)
         call = first(fields(found), CALL)
         instead = replace(fields(call), maker) if call else None
         return found if instead is None else instead
 
-    def inside(form: int, message: bytes) -> bytes:
-        if form == STRUCT:
-            return changed(message, lambda number, entry: changed(entry, each_of({3, 4})) if number == 2 else entry)
-        return changed(message, each_of(_NESTED.get(form, set())))
-
-    def each_of(numbers: set[int]) -> Callable[[int, bytes], bytes]:
-        return lambda number, each: of(each) if number in numbers else each
-
-    in_checked = each_of({_EXPRESSION})
-    return changed(serialized, lambda number, checked: changed(checked, in_checked) if number == _CHECKED else checked)
+    inside = {form: changing(dict.fromkeys(numbers, of)) for form, numbers in _NESTED.items()}
+    inside[STRUCT] = changing({2: changing({3: of, 4: of})})
+    return changing({_CHECKED: changing({_EXPRESSION: of})})(serialized)
