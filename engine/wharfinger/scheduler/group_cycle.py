@@ -22,18 +22,18 @@ from wharfinger.groups.domains import Work
 from wharfinger.groups.preempting import PreemptionAnswer, may_have_victims, no_victims, priority_of
 from wharfinger.groups.results import result_of
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
-from wharfinger.policies.budget import SUSPENDED, Key
+from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.group_binding import DELETED, STOPPED, GroupBinding
 from wharfinger.scheduler.cycle import STEPS_IN_ORDER, StepsAhead
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
+from wharfinger.scheduler.group_budget import GroupBudget, PolicySuspended
 from wharfinger.scheduler.group_search import MEMBERS_PER_STEP, GroupSearch, Reservations, in_one_step, is_small
 from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import Place
 from wharfinger.steps import followed_by
 
 if TYPE_CHECKING:
-    from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.prepared import Reason
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
@@ -61,22 +61,13 @@ Steps = Generator[None, None, None]
 Found = TypeVar("Found")
 
 
-class _Held(Exception):
-    """The group waits for suspended policies; the text names them."""
-
-
 class _Attempt(Struct, kw_only=True):
-    """An attempt under way: the members by uid, and how long its searches took.
-
-    `governing` are the policies that govern a member, computed on first use; `passed` the suspended ones that are known to govern none.
-    """
+    """An attempt under way: the members by uid, and how long its searches took."""
 
     entry: QueuedGroup
     group: Group
     members: Mapping[str, QueuedPod]
     searched: float = 0.0
-    governing: tuple[CompiledPolicy, ...] | None = None
-    passed: frozenset[Key] = frozenset()
 
     @property
     def profile(self) -> Profile:
@@ -105,7 +96,7 @@ class GroupCycle:
         self._groups = queue.groups
         self._binding = binding
         self._failures = failures
-        self._budget = budget
+        self._budget = GroupBudget(cluster, budget)
         self._status = status
         self._preemptor = preemptor
         self._timer = budget.settings.timer
@@ -113,7 +104,6 @@ class GroupCycle:
         self.reservations = Reservations(cluster, queue, self._search)
         self._entry: QueuedGroup | None = None
         self._steps: Steps | None = None
-        self._tried: _Attempt | None = None
         self._takes_long = False
 
     @property
@@ -128,7 +118,7 @@ class GroupCycle:
 
     def start(self, entry: QueuedGroup) -> None:
         """Begin with a group that was just popped; `advance` does the work."""
-        self._entry, self._tried, self._takes_long = entry, None, False
+        self._entry, self._takes_long = entry, False
         self._steps = self._attempt(entry)
 
     def advance(self, ends_at: float) -> None:
@@ -138,7 +128,7 @@ class GroupCycle:
             return
         try:
             while True:
-                with self._budget.group_step(self._governing):
+                with self._budget.step():
                     next(steps)
                 if self._clock.monotonic() >= ends_at:
                     return
@@ -159,7 +149,7 @@ class GroupCycle:
 
     def _end(self) -> None:
         self._steps = self._entry = None
-        self._budget.group_ended()
+        self._budget.end()
 
     # ── an attempt ──
 
@@ -179,23 +169,24 @@ class GroupCycle:
         members = dict(entry.trying)
         placed = tuple(pod for pod in there if pod.node_name and pod.uid not in members)
         group = Group(key=entry.key, terms=terms, waiting=tuple(member.pod for member in members.values()), placed=placed)
-        self._tried = attempt = _Attempt(entry=entry, group=group, members=members)
+        attempt = _Attempt(entry=entry, group=group, members=members)
+        self._budget.begin(entry.profile.chain, group)
         if len(names := sorted({member.profile.name for member in members.values()})) > 1:
             raise CycleAborted(SCHEDULER_NAMES.format(*names))
         if group.needed > len(members):
             yield from self._rejected(attempt, TOO_FEW.format(group.needed), frozenset({hints.GROUP_MEMBERS}))
             return
         try:
-            self._raise_if_held(attempt)
+            self._budget.check()
             yield from self._decide(attempt)
-        except _Held as held:
+        except PolicySuspended as suspended:
             if entry.stale:
                 self._groups.put_back(entry)
             else:
-                yield from self._rejected(attempt, str(held), frozenset({SUSPENDED}))
+                yield from self._rejected(attempt, str(suspended), frozenset({SUSPENDED}))
 
     def _decide(self, attempt: _Attempt) -> Steps:
-        """Search for a place and act on the answer; `_Held` if a policy that governs a member is suspended during a search."""
+        """Search for a place and act on the answer; `PolicySuspended` if a policy that governs a member is suspended during a search."""
         entry = attempt.entry
         for _ in range(MAX_SEARCHES):
             started = self._clock.monotonic()
@@ -223,54 +214,6 @@ class GroupCycle:
             if terminating:
                 self._cluster.ports.events.record(pod, status.failed_scheduling(f"skip schedule deleting pod: {pod.key}"))
 
-    def _governing(self) -> Sequence[CompiledPolicy]:
-        """The policies that govern a member of the group that is being tried."""
-        attempt = self._tried
-        if attempt is None:
-            return ()
-        if attempt.governing is None:
-            snapshot = self._cluster.snapshot()
-            found: dict[Key, CompiledPolicy] = {}
-            for pod in attempt.group.kinds:
-                found.update(
-                    ((policy.name, policy.revision), policy) for policy in attempt.profile.chain.pod_rules(pod, snapshot).governing
-                )
-            attempt.governing = tuple(found.values())
-        return attempt.governing
-
-    def _raise_if_held(self, attempt: _Attempt) -> None:
-        """Raise `_Held` if a policy that governs a member is suspended."""
-        suspended = frozenset(self._budget.suspended)
-        if suspended == attempt.passed:
-            return
-        snapshot = self._cluster.snapshot()
-        found: dict[str, None] = {}
-        for pod in attempt.group.kinds:
-            found.update(dict.fromkeys(map(str, self._budget.holding(attempt.profile.chain, pod, snapshot))))
-        if found:
-            raise _Held("; ".join(found))
-        attempt.passed = suspended
-
-    def _raise_if_it_took_long(self, attempt: _Attempt) -> None:
-        """Raise `_Held` if a policy has just exceeded its budget so that it is suspended: nothing is done with what was found."""
-        self._budget.check_step(self._governing)
-        self._raise_if_held(attempt)
-
-    def _until_held(self, attempt: _Attempt, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
-        """The same steps; `_Held` once a policy that governs a member is suspended."""
-        try:
-            while True:
-                self._raise_if_held(attempt)
-                try:
-                    next(steps)
-                except StopIteration as finished:
-                    found: Found = finished.value
-                    self._raise_if_it_took_long(attempt)
-                    return found
-                yield
-        finally:
-            steps.close()
-
     def _keeping_order(self, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
         """The same steps; other pods may pass a small group once its search has taken more than `STEPS_IN_ORDER`."""
         self._search.work = Work()
@@ -296,15 +239,15 @@ class GroupCycle:
                 self._emit(GroupSearched(attempt.group, answer))
                 kept = answer.nodes if keep and isinstance(answer, Placed) else {}
                 try:
-                    self._raise_if_it_took_long(attempt)
-                except _Held:
+                    self._budget.check_result()
+                except PolicySuspended:
                     self._forget(attempt, kept)
                     raise
                 return answer, None if kept else self._cluster.snapshot().revision
         self._takes_long = not is_small(attempt.group)
         yield
         self._emit(self._begun(attempt))
-        steps = self._until_held(attempt, self._search.in_steps(attempt.profile, attempt.group))
+        steps = self._budget.checking(self._search.in_steps(attempt.profile, attempt.group))
         answer, revision = yield from (steps if self._takes_long else self._keeping_order(steps))
         self._emit(GroupSearched(attempt.group, answer))
         return answer, revision
@@ -456,7 +399,7 @@ class GroupCycle:
         """Preempt for the group where that helps, or let it wait for an event that may help."""
         entry, group = attempt.entry, attempt.group
         message = result_of(group, answer).message
-        rejectors = yield from self._until_held(attempt, self._rejectors(attempt, group.waiting))
+        rejectors = yield from self._budget.checking(self._rejectors(attempt, group.waiting))
         nominated: Mapping[str, str] | None = None
         if self._victims_are_leaving(group):
             message = f"{message}. preemption: {default_preemption.WAITING}"
@@ -474,7 +417,7 @@ class GroupCycle:
                 self._take_nominations_back(group)
                 nominated = {}
         if group.terms.reserve:
-            said = yield from self._keeping_order(self._until_held(attempt, self.reservations.consider(attempt.profile, group)))
+            said = yield from self._keeping_order(self._budget.checking(self.reservations.consider(attempt.profile, group)))
             message = f"{message}. {said}" if said else message
         if entry.stale:
             self._groups.put_back(entry)
@@ -511,7 +454,7 @@ class GroupCycle:
         others = tuple(self._groups.index.disrupted_as_whole())
         started = self._clock.monotonic()
         self._emit(self._begun(attempt, others))
-        found = yield from self._keeping_order(self._until_held(attempt, self._search.preempting(attempt.profile, group, others)))
+        found = yield from self._keeping_order(self._budget.checking(self._search.preempting(attempt.profile, group, others)))
         self._emit(GroupSearched(group, found))
         attempt.searched += self._clock.monotonic() - started
         return found
