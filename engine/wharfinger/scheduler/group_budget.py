@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
-    from wharfinger.framework.chain import Chain
     from wharfinger.groups.terms import Group
     from wharfinger.policies.budget import Key, PolicyBudget
     from wharfinger.scheduler.ports import LiveCluster
+    from wharfinger.scheduler.profiles import Profile
 
 Found = TypeVar("Found")
 
@@ -26,18 +26,18 @@ class GroupBudget:
     def __init__(self, cluster: LiveCluster, budget: PolicyBudget) -> None:
         self._cluster = cluster
         self._budget = budget
-        self._deciding: tuple[Chain, Group] | None = None
+        self._tried: tuple[Profile, Group] | None = None
         self._governing: Sequence[CompiledPolicy] | None = None
         self._passed: frozenset[Key] = frozenset()  # suspended policies that are known to govern no member
 
-    def begin(self, chain: Chain, group: Group) -> None:
-        """Watch the policies of a chain that govern a member of a group."""
-        self._deciding, self._governing, self._passed = (chain, group), None, frozenset()
+    def begin(self, profile: Profile, group: Group) -> None:
+        """Watch the policies of a profile that govern a member of a group."""
+        self._tried, self._governing, self._passed = (profile, group), None, frozenset()
 
     def end(self) -> None:
         """End the attempt: a policy that exceeded its budget in none of its decisions has kept to it."""
         self._budget.group_ended()
-        self._deciding = None
+        self._tried = None
 
     def step(self) -> AbstractContextManager[None]:
         """A context for one step of the attempt."""
@@ -46,12 +46,12 @@ class GroupBudget:
     def check(self) -> None:
         """Raise `PolicySuspended` if a policy that governs a member is suspended."""
         suspended = frozenset(self._budget.suspended)
-        if self._deciding is None or suspended == self._passed:
+        if self._tried is None or suspended == self._passed:
             return
-        (chain, group), snapshot = self._deciding, self._cluster.snapshot()
+        (profile, group), snapshot = self._tried, self._cluster.snapshot()
         found: dict[str, None] = {}
         for pod in group.kinds:
-            found.update(dict.fromkeys(map(str, self._budget.holding(chain, pod, snapshot))))
+            found.update(dict.fromkeys(map(str, self._budget.holding(profile.chain, pod, snapshot))))
         if found:
             raise PolicySuspended("; ".join(found))
         self._passed = suspended
@@ -78,12 +78,12 @@ class GroupBudget:
 
     def _policies(self) -> Sequence[CompiledPolicy]:
         """The policies that govern a member, computed on first use."""
-        if self._deciding is None:
+        if self._tried is None:
             return ()
         if self._governing is None:
-            (chain, group), snapshot = self._deciding, self._cluster.snapshot()
+            (profile, group), snapshot = self._tried, self._cluster.snapshot()
             found: dict[Key, CompiledPolicy] = {}
             for pod in group.kinds:
-                found.update(((policy.name, policy.revision), policy) for policy in chain.pod_rules(pod, snapshot).governing)
+                found.update(((policy.name, policy.revision), policy) for policy in profile.chain.pod_rules(pod, snapshot).governing)
             self._governing = tuple(found.values())
         return self._governing

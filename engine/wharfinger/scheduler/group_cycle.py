@@ -170,7 +170,7 @@ class GroupCycle:
         placed = tuple(pod for pod in there if pod.node_name and pod.uid not in members)
         group = Group(key=entry.key, terms=terms, waiting=tuple(member.pod for member in members.values()), placed=placed)
         attempt = _Attempt(entry=entry, group=group, members=members)
-        self._budget.begin(entry.profile.chain, group)
+        self._budget.begin(entry.profile, group)
         if len(names := sorted({member.profile.name for member in members.values()})) > 1:
             raise CycleAborted(SCHEDULER_NAMES.format(*names))
         if group.needed > len(members):
