@@ -317,7 +317,10 @@ def test_the_search_for_a_placement_of_all_is_part_of_the_report(wharf, tmp_path
     (tmp_path / "full.yaml").write_text(FULL)
     code, out, _ = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--optimal", "30", "--exit-code")
     assert code == 1
-    assert out.endswith("there is no placement of all of them, also if every pod moved that may, and pods of lower priority left\n")
+    assert out.splitlines()[-1] == (
+        "there is no placement of all of them, also if every pod moved that may, "
+        "and pods left that must make room for pods of a higher priority"
+    )
     _, out, _ = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--optimal", "30", "--format", "json")
     found = json.loads(out)["optimal"]
     assert (found["answer"], found["fewest"]) == ("none", False)

@@ -2,11 +2,13 @@
 
 import itertools
 import json
+from collections import Counter
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import wharfinger
 from tests.unit.simulate.clusters import policy
@@ -17,7 +19,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import checkpoint_of, restored
-from wharfinger.what_if.leaving_pods import recreated
+from wharfinger.what_if.leaving_pods import MIRROR, recreated
 from wharfinger.what_if.optimal import search, smaller_tasks
 from wharfinger.what_if.optimal.model import Answer
 from wharfinger.what_if.optimal.search import optimal
@@ -175,6 +177,79 @@ def test_pods_of_lower_priority_are_evicted_where_nothing_else_helps(waiting, ru
     found = solved(state, [pod(f"waiting-{number}", cpu, priority=priority) for number, (priority, cpu) in enumerate(waiting)])
     assert found.answer is (Answer.NONE if evicted is None else Answer.FOUND)
     assert [each.pod.removeprefix("default/") for each in found.evicted] == (evicted or [])
+
+
+@pytest.mark.parametrize(
+    ("owner", "annotations", "evicted"),
+    [(None, {}, True), ("DaemonSet", {}, True), (None, {MIRROR: "static"}, False)],
+)
+def test_pods_that_no_controller_moves_may_be_evicted(owner, annotations, evicted):
+    """Preemption evicts them too: a proof without them would be wrong."""
+    low = pod("low", 4, "n0", controlled=False, priority=1)
+    owners = () if owner is None else (objects.OwnerReference(api_version="apps/v1", kind=owner, name="own", controller=True),)
+    low = PodView(replace(low.object, metadata=replace(low.object.metadata, owner_references=owners, annotations=annotations)))
+    found = solved(cluster([node("n0", 4), node("n1", 4)], [low]), [pod("a", 4, priority=9), pod("b", 4, priority=9)])
+    assert found.answer is (Answer.FOUND if evicted else Answer.NONE)
+    assert [each.pod for each in found.evicted] == ["default/low"] * evicted
+
+
+def test_pods_that_a_controller_creates_again_are_evicted_first():
+    placed = [pod("once", 4, "n0", controlled=False, priority=1), pod("web", 4, "n1", priority=2)]
+    found = solved(cluster([node("n0", 4), node("n1", 4)], placed), [pod("high", 4, priority=9)])
+    assert [each.pod for each in found.evicted] == ["default/web"]
+
+
+@given(
+    nodes=st.lists(st.integers(2, 5), min_size=1, max_size=3),
+    pods=st.lists(st.tuples(st.integers(1, 4), st.sampled_from((0, 5, 9))), min_size=1, max_size=3),
+    running=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.booleans(), st.sampled_from((0, 5))), max_size=4),
+)
+def test_evictions_equal_an_exhaustive_search(nodes, pods, running):
+    free, placed = list(nodes), []
+    for number, (at, cpu, controlled, priority) in enumerate(running):
+        if at < len(free) and free[at] >= cpu:
+            free[at] -= cpu
+            placed.append((f"running-{number}", cpu, at, controlled, priority))
+    state = cluster(
+        [node(f"n{number}", cpu) for number, cpu in enumerate(nodes)],
+        [pod(name, cpu, f"n{at}", controlled, priority=priority) for name, cpu, at, controlled, priority in placed],
+    )
+    found = solved(state, [pod(f"waiting-{number}", cpu, priority=priority) for number, (cpu, priority) in enumerate(pods)])
+    wanted = next(filter(None, (fewest_of(nodes, pods, placed, *may) for may in ((), (True,), (True, False)))), None)
+    assert found.answer is (Answer.NONE if wanted is None else Answer.FOUND)
+    if wanted is not None:
+        evicted = Counter(priority for name, *_, priority in placed if f"default/{name}" in {each.pod for each in found.evicted})
+        assert (evicted[5], evicted[0], found.moves) == wanted
+        assert found.fewest
+
+
+def fewest_of(nodes, pods, placed, *may):
+    """(the evicted pods of priority 5, those of priority 0, the moves) of the best placement; None if there is none.
+
+    `may` are the values of `controlled` of the pods that may be evicted.
+    """
+    highest = max(priority for _, priority in pods)
+    places = range(len(nodes))
+    choices = [
+        [*(places if controlled else [at]), *([None] if controlled in may and priority < highest else [])]
+        for _, _, at, controlled, priority in placed
+    ]
+    options = []
+    for chosen in itertools.product(*choices, *([[*places, None]] * len(pods))):
+        free = list(nodes)
+        for at, cpu in zip(chosen, [*(cpu for _, cpu, *_ in placed), *(cpu for cpu, _ in pods)], strict=True):
+            if at is not None:
+                free[at] -= cpu
+        if min(free) >= 0:
+            evicted = Counter(priority for at, (*_, priority) in zip(chosen, placed, strict=False) if at is None)
+            moves = sum(at not in {None, now} for at, (_, _, now, *_) in zip(chosen, placed, strict=False))
+            left = [priority for at, (_, priority) in zip(chosen[len(placed) :], pods, strict=True) if at is None]
+            options.append((evicted[5], evicted[0], moves, left))
+    for level in (5, 0):  # for a pod that waits, only pods of lower priorities are evicted
+        options = [option for option in options if all(priority <= level for priority in option[3])]
+        number = min((option[level == 0] for option in options), default=0)
+        options = [option for option in options if option[level == 0] == number]
+    return min((option[:3] for option in options if not option[3]), default=None)
 
 
 def test_those_who_may_not_be_evicted_are_not():

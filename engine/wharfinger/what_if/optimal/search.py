@@ -4,7 +4,8 @@ The model has the requests of pods, how many devices fit each request of their c
 of Kubernetes and of policies that depend on a node's object alone, the rules of policies about victims, and what PodDisruptionBudgets allow
 now. Running pods that a controller would create again may move; all others stay, and so do members of groups. It makes the number of moves
 small. Only where there is no placement like that, running pods may be evicted without a new place, for waiting pods of a higher priority:
-of high priorities as few as possible, then of the next lower one, and so on.
+of high priorities as few as possible, then of the next lower one, and so on. Pods that have no controller, and those of DaemonSets, may be
+evicted only where that is not enough either. Preemption evicts them too, so a proof must include them.
 
 A small cluster is solved as a whole. In a larger one, a model of classes of nodes is solved first: if it has no solution, there is none.
 Then regions are rearranged, while all other pods stay where they are or where the chain places them; the whole is tried last.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -35,7 +36,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import Checkpoint, restored
 from wharfinger.model.state.object_store import EvaluationContext, ObjectStore, TimeAndObjects
 from wharfinger.simulate.placing import DirectPlacement, place_on, queue_order
-from wharfinger.what_if.leaving_pods import Evictions, recreated, staying
+from wharfinger.what_if.leaving_pods import MIRROR, Evictions, recreated, staying
 from wharfinger.what_if.optimal.model import Amounts, Answer, Masks, Model, Place, Room, Solution, Task
 from wharfinger.what_if.optimal.smaller_tasks import best_fit, regions, relaxed
 
@@ -101,7 +102,11 @@ def optimal(chain: Chain, cluster: Checkpoint, now: float, pods: Sequence[PodVie
         return Optimal(
             answer=Answer.UNKNOWN, why=f"the model does not include groups of pods, and some wait: {', '.join(list(grouped)[:3])}"
         )
-    found = _Search(chain, cluster, at, pods, seconds).run()
+    deadline = time.monotonic() + seconds
+    search = _Search(chain, cluster, at, pods, seconds, deadline)
+    found = search.run()
+    if found.answer is Answer.NONE and search.others:
+        found = _Search(chain, cluster, at, pods, seconds, deadline, search.others).run()
     claiming = any(pod.object.spec.resource_claims for pod in (*pods, *cluster.pods))
     return replace(found, left_out=LEFT_OUT + DEVICES_LEFT_OUT) if claiming else found
 
@@ -124,42 +129,69 @@ class _MinimumEvictions(Struct, frozen=True):
 _NO_EVICTIONS = _MinimumEvictions(Answer.FOUND, {})
 
 
-class _Search:
-    """One search. Pods of one template are one group; a solution is how many pods of each group are on each node."""
+def _may_move(pod: PodView) -> bool:
+    """True if a controller would create the pod again, for any node."""
+    return pod.controller is not None and not staying(pod)
 
-    def __init__(self, chain: Chain, cluster: Checkpoint, at: EvaluationContext, pods: Sequence[PodView], seconds: float) -> None:
+
+def _apart(pod: PodView) -> PodView:
+    """The pod as it would be created again, in a group of pods that do not move."""
+    created = recreated(pod)
+    return PodView(created.object, created.template + b" stays")
+
+
+class _Search:
+    """One search. Pods of one template are one group; a solution is how many pods of each group are on each node.
+
+    `others` are uids of pods that may be evicted, but do not move; with some, evictions are tried at once. A pod that is equal to a waiting
+    one is never evicted: it could have the place of that one.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 — a question, and how long to search
+        self,
+        chain: Chain,
+        cluster: Checkpoint,
+        at: EvaluationContext,
+        pods: Sequence[PodView],
+        seconds: float,
+        deadline: float,
+        others: frozenset[str] = frozenset(),
+    ) -> None:
         self._chain = chain
         self._cluster = cluster
         self._at = at
         self._now = at.now
         self._pods = pods
-        self._deadline = time.monotonic() + seconds
+        self._deadline = deadline
         self._seconds = seconds
-        nodes = {node.metadata.name for node in cluster.nodes}
-        together = group_index(cluster.pods, at.objects, rule_of_policies(chain.policies, lambda: at))
-        self._moving = {
-            pod.uid: name
-            for pod, name in zip(cluster.pods, cluster.names, strict=True)
-            if name in nodes and pod.controller is not None and together.key_of(pod.uid) is None
-            if not staying(pod) and not pod.terminating and self._is_unprotected(pod)
-        }
         asking = {pod.template: pod for pod in pods if pod.object.spec.preemption_policy != NEVER}
         self._asking = [(pod, chain.pod_rules(pod, at).evictable(pod, at)) for pod in asking.values()]
-        self._movable = [(recreated(pod), name) for pod, name in zip(cluster.pods, cluster.names, strict=True) if pod.uid in self._moving]
+        leaving = [(pod, name) for pod, name in self._may_leave() if _may_move(pod) or pod.uid in others]
+        self._moving = {pod.uid: name for pod, name in leaving}
+        self._movable = [(_apart(pod) if pod.uid in others else recreated(pod), name) for pod, name in leaving]
         self._size: Counter[bytes] = Counter(pod.template for pod in pods)
         self._size.update(pod.template for pod, _ in self._movable)
         self._one = {pod.template: pod for pod in (*pods, *(pod for pod, _ in self._movable))}
         self._here: Counter[Place] = Counter((pod.template, name) for pod, name in self._movable)
         self._n_waiting = Counter(pod.template for pod in pods)
         self._placed = {pod.uid: pod for pod in cluster.pods}
-        self._evictable = {pod.uid for pod, _ in self._movable if self._may_go(self._placed[pod.uid])}
+        self._evictable = {
+            pod.uid for pod, _ in self._movable if pod.template not in self._n_waiting and self._is_outranked(self._placed[pod.uid])
+        }
         self._guarded: dict[str, Mapping[str, int]] = {}
         self._room = Room(chain, self._emptied(), self._one, self._here)
+        self._open_to_nobody = {pod.template: np.zeros(len(self._room.names), np.bool_) for pod, _ in self._movable if pod.uid in others}
+        self._evicts_at_once = bool(others)
+
+    @cached_property
+    def others(self) -> frozenset[str]:
+        """The uids of pods that do not move, but may be evicted for waiting pods."""
+        return frozenset(pod.uid for pod, _ in self._may_leave() if not _may_move(pod) and self._is_outranked(pod))
 
     def run(self) -> Optimal:
         """The outcome."""
         found = Optimal(answer=Answer.NONE)
-        for evicting in (False, True):
+        for evicting in (True,) if self._evicts_at_once else (False, True):
             if found.answer is Answer.NONE and (not evicting or self._evictable):
                 found = self._placement(evicting=evicting)
         return found
@@ -283,10 +315,19 @@ class _Search:
         """True if no policy protects the pod from evictions."""
         return bool(self._chain.pod_rules(pod, self._at).evictable(pod, self._at).among([pod]))
 
-    def _may_go(self, pod: PodView) -> bool:
-        """True if a waiting pod of another kind with a higher priority may evict the pod."""
-        asking = (allowed for other, allowed in self._asking if other.priority > pod.priority)
-        return recreated(pod).template not in self._n_waiting and any(allowed.among([pod]) for allowed in asking)
+    def _may_leave(self) -> Iterator[tuple[PodView, str]]:
+        """The running pods that no policy, group or deletion keeps where they are, and their nodes. Static pods are not among them."""
+        cluster = self._cluster
+        nodes = {node.metadata.name for node in cluster.nodes}
+        together = group_index(cluster.pods, self._at.objects, rule_of_policies(self._chain.policies, lambda: self._at))
+        for pod, name in zip(cluster.pods, cluster.names, strict=True):
+            free = together.key_of(pod.uid) is None and not pod.terminating and MIRROR not in pod.annotations
+            if name in nodes and free and self._is_unprotected(pod):
+                yield pod, name
+
+    def _is_outranked(self, pod: PodView) -> bool:
+        """True if a waiting pod with a higher priority may evict the pod."""
+        return any(allowed.among([pod]) for other, allowed in self._asking if other.priority > pod.priority)
 
     def _emptied(self) -> ClusterState:
         """The cluster without the pods that may move; before they leave, the budgets that guard them are noted."""
@@ -313,7 +354,7 @@ class _Search:
         task = Task(
             size=size,
             requests=room.requests,
-            open_to={template: masks[template][chosen] for template in size},
+            open_to={template: self._open_to_nobody.get(template, masks[template])[chosen] for template in size},
             here={place: number for place, number in self._here.items() if place[1] in inside},
             room={name: amounts[chosen] for name, amounts in room.amounts.items()},
             names=names,
@@ -412,19 +453,20 @@ class _Search:
         for (template, name), number in places.items():
             nodes[template][name] = number - kept[template, name]
         decider, world, plan = Decider(self._chain), DirectPlacement(state), []
-        waiting = queue_order(self._chain, waiting)
-        while waiting:
+        left = [(pod.template, pod) for pod in queue_order(self._chain, waiting)]
+        while left:
             again = []
-            for pod in map(world.claimed, waiting):
-                node = self._node(decider, state, pod, nodes[pod.template])
+            for template, pod in left:
+                claimed = world.claimed(pod)
+                node = self._node(decider, state, claimed, nodes[template])
                 if node is None:
-                    again.append(pod)
+                    again.append((template, claimed))
                     continue
-                place_on(decider, world, pod, node)
-                nodes[pod.template][node] -= 1
+                place_on(decider, world, claimed, node)
+                nodes[template][node] -= 1
                 plan.append(Placed(pod=pod.key, source=self._moving.get(pod.uid, ""), node=node))
-            if len(again) == len(waiting):
-                refused = {pod.template for pod in again}
+            if len(again) == len(left):
+                refused = {template for template, _ in again}
                 return (
                     tuple(plan),
                     (),
@@ -435,7 +477,7 @@ class _Search:
                         if number > 0
                     },
                 )
-            waiting = again
+            left = again
         return tuple(plan), tuple(evicted), {}
 
     def _left_over(self, waiting: list[PodView], places: Solution) -> list[Placed]:

@@ -219,7 +219,10 @@ def _optimal(found: Optimal | None) -> str:
         )
         return f"\n{sentence}\n{wording.columns(rows)}{found.left_out}\n"
     if found.answer is Answer.NONE:
-        return "\nthere is no placement of all of them, also if every pod moved that may, and pods of lower priority left\n"
+        return (
+            "\nthere is no placement of all of them, also if every pod moved that may, "
+            "and pods left that must make room for pods of a higher priority\n"
+        )
     return f"\na placement of all of them: {found.why}\n"
 
 
