@@ -7,7 +7,6 @@ A profile sets the scores with their weights (`plugins`), and the arguments of p
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -20,6 +19,7 @@ from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework import chain_settings, extension
 from wharfinger.framework.chain_settings import MAX_WEIGHT, ChainConfig, exactly
 from wharfinger.framework.registry import DEFAULT_ORDER, Registry, default_registry, no_such_plugin
+from wharfinger.language.files import standard_input
 from wharfinger.model.objects import DEFAULT_SCHEDULER
 from wharfinger.model.reading import decode
 
@@ -147,7 +147,7 @@ def only_document(path: str | Path, expected: str) -> dict[str, Any]:
 
 
 def _content(path: str | Path) -> bytes:
-    with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
+    with contextlib.nullcontext(standard_input()) if str(path) == "-" else Path(path).open("rb") as stream:
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise UsageError(f"{path}: larger than 1 MiB, so it is no settings file")

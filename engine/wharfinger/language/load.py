@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from wharfinger.language.files import (
     paired_file,
     read_source,
     read_stream,
+    standard_input,
     with_tests,
 )
 from wharfinger.language.parse.parser import parse
@@ -216,7 +216,7 @@ class OnDisk:
 
     def read(self, name: str, diagnostics: Diagnostics) -> Source | None:
         """The text of a file; None, with a finding, if it is not a policy text. Raises UsageError if it cannot be read."""
-        return read_stream(sys.stdin.buffer, "<stdin>", diagnostics) if name == STDIN else read_source(name, diagnostics)
+        return read_stream(standard_input(), "<stdin>", diagnostics) if name == STDIN else read_source(name, diagnostics)
 
 
 Parse = Callable[[Source, Diagnostics], "ast.File | None"]

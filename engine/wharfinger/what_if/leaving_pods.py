@@ -220,7 +220,7 @@ def replaced_pods(state: ClusterState, words: Sequence[str]) -> tuple[PodView, .
         chosen = _chosen(word)
         named = [pod for pod in running if chosen(pod)]
         if not named and word != "all":
-            raise UsageError(f"{word}: there is no such running pod{_nearest(word, running)}")
+            raise UsageError(f"replace {word}: there is no such running pod{_nearest(word, running)}")
         found |= {pod.uid: pod for pod in named}
     return tuple(sorted(found.values(), key=lambda pod: pod.key))
 
@@ -235,7 +235,7 @@ def _chosen(word: str) -> Callable[[PodView], bool]:
     if kind == "selector" and value.strip():
         wanted = matching.parse_selector(value)
         return lambda pod: wanted.matches(pod.labels)
-    raise UsageError(f"{word}: {EXPECTED}")
+    raise UsageError(f"replace {word}: {EXPECTED}")
 
 
 def _nearest(word: str, running: Sequence[PodView]) -> str:

@@ -43,11 +43,11 @@ def test_pods_by_word(state, words, expected):
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("everything", "everything: expected all, namespace=NAME or selector=LABELS"),
-        ("namespace=", "namespace=: expected all, namespace=NAME or selector=LABELS"),
-        ("namespace=shpo", "namespace=shpo: there is no such running pod; did you mean namespace=shop?"),
-        ("selector=app=cache", "selector=app=cache: there is no such running pod"),
-        ("selector= ", "selector= : expected all, namespace=NAME or selector=LABELS"),
+        ("everything", "replace everything: expected all, namespace=NAME or selector=LABELS"),
+        ("namespace=", "replace namespace=: expected all, namespace=NAME or selector=LABELS"),
+        ("namespace=shpo", "replace namespace=shpo: there is no such running pod; did you mean namespace=shop?"),
+        ("selector=app=cache", "replace selector=app=cache: there is no such running pod"),
+        ("selector= ", "replace selector= : expected all, namespace=NAME or selector=LABELS"),
         ("selector=app=(", "selector"),
     ],
 )

@@ -12,7 +12,6 @@ import gzip
 import io
 import os
 import re
-import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from wharfinger.errors import UsageError
+from wharfinger.language.files import standard_input
 from wharfinger.model.reading import decode
 from wharfinger.model.reading.decode import NotReadable
 
@@ -143,7 +143,7 @@ def streams(path: str | Path) -> Iterator[tuple[str, BinaryIO]]:
     From a folder, the files with one of `SUFFIXES` are read in sorted order. UsageError if there is nothing to read, or too much to search.
     """
     if str(path) == "-":
-        yield "standard input", _unpacked(_standard_input())
+        yield "standard input", _unpacked(standard_input())
         return
     path = Path(path)
     found = _manifest_files(path) if path.is_dir() else [path]
@@ -163,12 +163,6 @@ def reading(label: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"{label}: {error.strerror or error}") from error
-
-
-def _standard_input() -> BinaryIO:
-    if sys.stdin.closed:  # by its first reader: `--snapshot - --pods -`
-        raise UsageError("standard input can be read only once: give one of the two `-` as a file")
-    return sys.stdin.buffer
 
 
 def _manifest_files(root: Path) -> list[Path]:

@@ -155,8 +155,10 @@ def rebalance(  # noqa: PLR0913, PLR0917 — the question, and how it is watched
     """The plan. `state` is left as the plan leaves the cluster; `advance` is called now and then.
 
     Once `interrupted` returns True, no further moves are searched, and the best plan so far is returned.
-    Raises UsageError for a unit that no node offers, and for whole GPUs that moves cannot change.
+    Raises UsageError for a unit that no node offers, a unit without the goal that counts it, and whole GPUs that moves cannot change.
     """
+    if plan_options.unit and Goal.FREE_GPUS not in plan_options.goals:
+        raise UsageError(f"what one whole GPU takes is about the goal {Goal.FREE_GPUS.value}, which is not given")
     return _Planning(chain, state, plan_options, advance, interrupted).plan(waiting)
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import wharfinger
 from wharfinger.errors import InvalidObject, UsageError
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -330,6 +331,17 @@ def test_standard_input_is_read_once(monkeypatch):
     files.read_objects(["-"])
     with pytest.raises(UsageError, match="only once"):
         files.read_objects(["-"])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(as_json(POD))))
+    with pytest.raises(UsageError, match="only once"):
+        files.read_objects(["-", "-"])
+
+
+def test_standard_input_is_read_once_by_readers_of_different_kinds(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'policy "p"\n')))
+    wharfinger.load_policies("-")
+    for read in (wharfinger.load_policies, wharfinger.load_config, wharfinger.load_snapshot):
+        with pytest.raises(UsageError, match="only once"):
+            read("-")
 
 
 def test_templates_that_were_read_are_those_of_the_pods(tmp_path):

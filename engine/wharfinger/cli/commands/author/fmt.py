@@ -55,7 +55,7 @@ def _format(name: str, diagnostics: Diagnostics, *, check: bool) -> bool:
 
 def _read(name: str, diagnostics: Diagnostics) -> Source | None:
     if name == load.STDIN:
-        return files.read_stream(sys.stdin.buffer, "<stdin>", diagnostics)
+        return files.read_stream(files.standard_input(), "<stdin>", diagnostics)
     return files.read_source(name, diagnostics)
 
 

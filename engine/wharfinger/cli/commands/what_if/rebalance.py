@@ -181,7 +181,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
         return _open_left_cordons(flags, longest, [*unwanted, *(["--plan"] if plan else []), *(["--apply"] if apply else [])])
     if plan is not None:
         return _kept(flags, plan, longest, unwanted, apply=apply)
-    _refuse(flags, goal, cost, apply=apply)
+    _refuse(flags, goal, cost, apply=apply, exit_code=exit_code)
     limits = Limits(
         namespaces=frozenset(namespace or ()),
         min_age_seconds=_seconds("--min-age", min_age),
@@ -331,10 +331,12 @@ def _no_cordons_left(cluster: Cluster, *, apply: bool) -> None:
         streams.warn([cordon_hint(left)])
 
 
-def _refuse(flags: WhatIfFlags, goals: list[Goal] | None, cost: float, *, apply: bool) -> None:
+def _refuse(flags: WhatIfFlags, goals: list[Goal] | None, cost: float, *, apply: bool, exit_code: bool) -> None:
     """Raises UsageError for flags that contradict each other."""
     if apply and not flags.live:
         raise UsageError("--apply moves pods of the running cluster; give --live")
+    if apply and exit_code:
+        raise UsageError("--exit-code is about a plan that is only printed; --apply has exit codes of its own")
     if flags.pods:
         raise UsageError("--pods has no meaning here: a rebalance moves pods that are running")
     if not goals:
