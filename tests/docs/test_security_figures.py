@@ -19,7 +19,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_t
     [
         f"`limits.policyBudget` ({1000 * budget.BudgetSettings().seconds:g} ms per decision)",
         f"after the first {cycle.AT_ONCE_SECONDS:g} s of CPU time",
-        f"{cycle.STEPS_IN_ORDER} steps at most where placed pods have more than {cycle.ALWAYS_IN_ORDER:,} templates",
+        f"{cycle.STEPS_IN_ORDER} steps at most if placed pods have more than {cycle.ALWAYS_IN_ORDER:,} templates",
         f"It looks at {default_preemption.NODES_PER_STEP} nodes in one step",
         f"At most {sub_queues.SCOPES_PER_STEP} scopes are evaluated in one step",
         f"the {policy_app.MAX_APPS} oldest PolicyApps of a namespace",
