@@ -376,14 +376,14 @@ def _checked_cluster(cluster: Cluster) -> Cluster:
 
 
 def _refuse_text_as_list(**given: object) -> None:
-    """Raises UsageError for a text in place of a list of texts, because its letters would be used as the list."""
+    """Raise UsageError for a text in place of a list of texts, because its letters would be used as the list."""
     for name, value in given.items():
         if isinstance(value, str | Path):
             raise UsageError(f"{name}: expected a list, such as [{str(value)!r}], not {_type_text(value)}")
 
 
 def _at_least(least: float, **given: float) -> None:
-    """Raises UsageError for a number below `least`, one that is not finite, and anything but a number."""
+    """Raise UsageError for a number below `least`, one that is not finite, and anything but a number."""
     for name, value in given.items():
         if not isinstance(value, int | float) or not least <= value < math.inf:
             raise UsageError(f"{name}={value!r}: expected a number of at least {least}")

@@ -32,7 +32,7 @@ class Failed(Struct, frozen=True):
 
 
 def ignore(event: object) -> None:
-    """Does nothing: the `emit` of code without subscribers."""
+    """Do nothing: the `emit` of code without subscribers."""
 
 
 class Subscribers:
@@ -42,11 +42,11 @@ class Subscribers:
         self._handlers: dict[type[Any], tuple[Callable[[Any], object], ...]] = {}
 
     def subscribe(self, handlers: Handlers) -> None:
-        """Calls these handlers too, from now on."""
+        """Call these handlers too, from now on."""
         for kind, handler in handlers.items():
             self._handlers[kind] = (*self._handlers.get(kind, ()), handler)
 
     def emit(self, event: object) -> None:
-        """Calls every handler of the event's type; a type without handlers is ignored."""
+        """Call every handler of the event's type; a type without handlers is ignored."""
         for handler in self._handlers.get(type(event), ()):
             handler(event)

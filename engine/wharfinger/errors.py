@@ -72,7 +72,7 @@ def missing_extra(what: str, extra: str) -> UsageError:
 
 
 def need_extra(package: str, what: str, extra: str) -> None:
-    """Raises `missing_extra` unless a package is installed. Does not import it, so that a command can ask before any other work."""
+    """Raise `missing_extra` unless a package is installed. Does not import it, so that a command can ask before any other work."""
     if importlib.util.find_spec(package) is None:
         raise missing_extra(what, extra)
 

@@ -159,7 +159,7 @@ class Tasks:
         return task
 
     async def until(self, *goals: asyncio.Event | asyncio.Future[Any]) -> None:
-        """Waits until an event is set or a task has ended; raises the error of any background task that fails before that."""
+        """Wait until an event is set or a task has ended; raise the error of any background task that fails before that."""
         waiting: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(goal.wait()) if isinstance(goal, asyncio.Event) else goal for goal in goals
         ]
@@ -178,7 +178,7 @@ class Tasks:
 
 
 def _succeeded(task: asyncio.Future[Any]) -> None:
-    """Raises the error of a task; for a group of errors, the first one."""
+    """Raise the error of a task; for a group of errors, the first one."""
     error = task.exception()
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -212,12 +212,12 @@ class BatchThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Has `work` called; may be called from any thread."""
+        """Have `work` called; may be called from any thread."""
         if not self._woken.is_set():
             self._woken.set()
 
     def close(self, timeout: float) -> None:
-        """Has `work` called at once for the last time, and waits for the end of the thread for at most `timeout` seconds."""
+        """Have `work` called at once for the last time, and wait for the end of the thread for at most `timeout` seconds."""
         self._closing.set()
         self._woken.set()
         self._thread.join(timeout)

@@ -72,7 +72,7 @@ class NoFiles:
         return False
 
     def read(self, name: str, diagnostics: Diagnostics) -> Source | None:  # noqa: ARG002 — a port
-        """Raises UsageError: there are no texts."""
+        """Raise UsageError: there are no texts."""
         raise UsageError(f"cannot read {name}: there are no other files here")
 
 

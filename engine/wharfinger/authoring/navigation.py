@@ -206,7 +206,7 @@ def renamed(document: Document, offset: int, name: str, others: Iterable[Documen
 
 
 def _fitting(named: Named, name: str, documents: Sequence[Document]) -> None:
-    """Raises UsageError unless the name can be one of that kind."""
+    """Raise UsageError unless the name can be one of that kind."""
     if named.kind == "object":
         if not _OBJECT_NAME.fullmatch(name):
             raise UsageError(f"{name!r} is no name of a node or pod: letters, digits, `-`, `.` and `_`")

@@ -112,7 +112,7 @@ def _pieces(source: Source) -> list[tuple[int, _Piece]]:
 
 @cache
 def _beginning() -> re.Pattern[str]:
-    """Matches a keyword that begins a line and a statement. What follows it shows that it is no name, except after `.` and `@`."""
+    """Match a keyword that begins a line and a statement. What follows it shows that it is no name, except after `.` and `@`."""
     spelled = sorted(word for word, terminal in grammar.terminals().keywords.items() if terminal in ITEMS and terminal != "GROUP")
     return re.compile(rf"^(?:(?:{'|'.join(spelled)})(?=[ \t]+[A-Za-z\"_])|group(?=[ \t]+(?:by\b|\{{)))", re.MULTILINE)
 

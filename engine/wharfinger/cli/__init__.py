@@ -89,7 +89,7 @@ class CommandGroup(typer.core.TyperGroup):
         return super().shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the commands by task, each with the first sentence of its help, and an example of each task."""
+        """Write the commands by task, each with the first sentence of its help, and an example of each task."""
         self._described_only = True
         widest = max(map(len, COMMANDS))
         for task, found in TASKS.items():
@@ -160,7 +160,7 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line once and returns the exit code. An error of the user is never an exception."""
+    """Run the command line once and return the exit code. An error of the user is never an exception."""
     streams.prepare()
     completion.replace_scripts()
     group = typer.main.get_command(app)
@@ -204,7 +204,7 @@ def _command(command: str) -> Any:
 
 
 def _imported(name: str) -> Any:
-    """Imports a module without garbage collection, which would take a sixth of the time and find almost nothing."""
+    """Import a module without garbage collection, which would take a sixth of the time and find almost nothing."""
     gc.disable()
     try:
         return importlib.import_module(name)
@@ -255,7 +255,7 @@ def _sentence(error: Exception) -> tuple[str, int]:
 
 
 def _print_error(sentence: str, code: int) -> int:
-    """Prints the sentence on stderr, after all output on stdout, and returns the exit code. The reader of stdout may be gone."""
+    """Print the sentence on stderr, after all output on stdout, and return the exit code. The reader of stdout may be gone."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

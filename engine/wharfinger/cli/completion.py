@@ -52,7 +52,7 @@ _QUOTED = re.compile(r"\\(.)")
 
 
 def replace_scripts() -> None:
-    """Makes typer show and install the scripts of this module."""
+    """Make typer show and install the scripts of this module."""
     _completion_shared._completion_scripts |= {"zsh": ZSH_SCRIPT, "fish": FISH_SCRIPT}  # noqa: SLF001 — typer has no other way
 
 
@@ -74,7 +74,7 @@ def _is_plain(text: str) -> bool:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Translates a shell's request for candidates for typer, and the response of typer for the shell."""
+    """Translate a shell's request for candidates for typer, and the response of typer for the shell."""
     instruction = os.environ.get(INSTRUCTION, "")
     if instruction.startswith("complete_"):
         os.environ["COLUMNS"] = "10000"  # descriptions are wrapped to it, and fish and kubectl take each line as a candidate

@@ -18,7 +18,7 @@ NO_FILES = ":4"
 
 
 def main() -> int:
-    """Prints the candidates, as the completion of `wharf` has them; fish requests them in the form that kubectl expects."""
+    """Print the candidates, as the completion of `wharf` has them; fish requests them in the form that kubectl expects."""
     words = sys.argv[1:]
     line = f"{shlex.join(['wharf', *words[:-1]])} {shlex.quote(words[-1]) if words and words[-1] else ''}"
     os.environ |= {INSTRUCTION: "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args", "_TYPER_COMPLETE_ARGS": line}

@@ -135,7 +135,7 @@ def sigterm_as_interrupt() -> contextlib.AbstractContextManager[None]:
 
 
 def _interrupt(_number: int, frame: FrameType | None) -> None:
-    """Calls the present handler of Ctrl-C: within `asyncio.run` it cancels the main task, otherwise it raises."""
+    """Call the present handler of Ctrl-C: within `asyncio.run` it cancels the main task, otherwise it raises."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler):  # Ctrl-C is ignored, as under nohup
         handler = signal.default_int_handler

@@ -102,7 +102,7 @@ def failing(url: str, seconds: float = _TIMEOUT) -> list[str]:
 
 
 def check(url: str) -> None:
-    """Raises UsageError for a URL that cannot be that of a scheduler."""
+    """Raise UsageError for a URL that cannot be that of a scheduler."""
     parts = settings_fields.split(url)
     if (
         parts is None

@@ -21,7 +21,7 @@ TRACEBACK = "WHARF_TRACEBACK"
 
 
 def prepare() -> None:
-    """Makes the standard streams the same everywhere: UTF-8 for any locale, and present even if the caller closed them."""
+    """Make the standard streams the same everywhere: UTF-8 for any locale, and present even if the caller closed them."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
@@ -31,7 +31,7 @@ def prepare() -> None:
 
 
 def out(text: str) -> None:
-    """Writes text to stdout."""
+    """Write text to stdout."""
     sys.stdout.write(text)
 
 
@@ -41,13 +41,13 @@ def json_text(value: Any) -> str:
 
 
 def print_stderr(text: str) -> None:
-    """Writes one line to stderr."""
+    """Write one line to stderr."""
     sys.stdout.flush()
     sys.stderr.write(f"wharf: {printable_lines(text)}\n")
 
 
 def warn(sentences: Iterable[str]) -> None:
-    """Writes a warning to stderr for each sentence."""
+    """Write a warning to stderr for each sentence."""
     for sentence in sentences:
         print_stderr(f"warning: {printable(sentence)}")
 
@@ -58,7 +58,7 @@ def colors(stream: TextIO) -> bool:
 
 
 def print_stderr_text(text: str) -> None:
-    """Writes text to stderr as it is."""
+    """Write text to stderr as it is."""
     sys.stdout.flush()
     sys.stderr.write(text)
 

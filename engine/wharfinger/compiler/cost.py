@@ -390,7 +390,7 @@ def _weight(node: Node) -> int:
 
 
 def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = None) -> None:
-    """Warns of slow parts of a policy, and refuses a policy that costs more than its authority allows."""
+    """Warn of slow parts of a policy, and refuse a policy that costs more than its authority allows."""
     cost = of_policy(policy) if cost is None else cost
     restricted, budget = policy.authority.restricted, budget_of(policy.authority)
     for selection in cost.selections:

@@ -158,7 +158,7 @@ def lowered_scope(policy: typed.Policy, params: Mapping[str, Any]) -> Module | N
 
 
 def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:
-    """Yields all expressions of the rules that a decision or a message depends on."""
+    """Yield all expressions of the rules that a decision or a message depends on."""
     optional = [*(rule.when for rule in policy.filters), *(score.when for score in policy.scores)]
     yield from (expr for expr in optional if expr is not None)
     for rule in policy.filters:
@@ -296,7 +296,7 @@ def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
 
 
 def text_of_permits_and_groups(policy: typed.Policy) -> Iterator[str]:
-    """Yields the text of the parts of a policy that are not decisions about single pods: its permits and its groups."""
+    """Yield the text of the parts of a policy that are not decisions about single pods: its permits and its groups."""
     for permit in policy.permits:
         yield f"permit {permit.name} timeout {_text(permit.timeout)} when {_text(permit.when)}"
         yield from (_clause(clause) for clause in permit.clauses)

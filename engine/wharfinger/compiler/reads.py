@@ -13,7 +13,7 @@ Read = tuple[str, str, str | None]  # subject, path and key (None: no key, or on
 
 
 def walk(exprs: Exprs, lets: Lets) -> Iterator[typed.Expr]:
-    """Yields one or more expressions and everything under them; a let is followed once, however often it is used."""
+    """Yield one or more expressions and everything under them; a let is followed once, however often it is used."""
     pending = [exprs] if isinstance(exprs, typed.Expr) else list(exprs)[::-1]
     followed = set[str]()
     while pending:

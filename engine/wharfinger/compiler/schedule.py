@@ -121,14 +121,14 @@ class Program(Struct, frozen=True, kw_only=True):
 
 
 def run(steps: Iterable[Step], registers: Registers) -> None:
-    """Fills those registers of `steps` that are still empty."""
+    """Fill those registers of `steps` that are still empty."""
     for register, compute in steps:
         if registers[register] is None:
             registers[register] = compute(registers)
 
 
 def run_for_all_rows(plan: Plan, registers: Registers) -> None:
-    """Fills the registers of `rest` that are still empty, and empties those that nothing needs any more."""
+    """Fill the registers of `rest` that are still empty, and empties those that nothing needs any more."""
     for (register, compute), last_reads in zip(plan.rest, plan.last_reads, strict=True):
         if registers[register] is None:
             registers[register] = compute(registers)

@@ -365,7 +365,7 @@ class _SplitKernel:
         self._of_classes = split.by_template
 
     def counting(self, snapshot: Callable[[], Snapshot], captured: Sequence[Any]) -> Iterator[ReadInSteps]:
-        """Yields the kept counts and the indexes."""
+        """Yield the kept counts and the indexes."""
         yield from _read_of(self._others.kept(snapshot(), captured), self._extremes)
         for comparison in self._comparisons:
             yield comparison.index(snapshot(), by_template=self._of_classes)

@@ -60,7 +60,7 @@ class CheckerPool:
         self._closed = False
 
     def prepare(self) -> None:
-        """Starts a process now: that takes a second, which is better spent before a request waits for it."""
+        """Start a process now: that takes a second, which is better spent before a request waits for it."""
         if not self._closed:
             self._coming.append(asyncio.get_running_loop().create_task(self._started(), name="policy check"))
 
@@ -86,7 +86,7 @@ class CheckerPool:
             return answer
 
     async def close(self) -> None:
-        """Ends all processes, without waiting for checks under way."""
+        """End all processes, without waiting for checks under way."""
         self._closed = True
         self._idle.clear()
         for task in self._coming:
@@ -231,7 +231,7 @@ def _name(obj: msgspec.Raw) -> str:
 
 
 async def _followed(certificate: ServingCertificate, clock: Clock, log: Log) -> None:
-    """Serves the certificate in the files soon after they change; never returns."""
+    """Serve the certificate in the files soon after they change; never returns."""
     trouble = ""
     while True:
         try:

@@ -161,7 +161,7 @@ class Daemon:
         return self.server.leadership.is_leader
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Runs until `stop` and the end of work in progress or of the grace period; LeadershipLost if the lease is lost."""
+        """Run until `stop` and the end of work in progress or of the grace period; LeadershipLost if the lease is lost."""
         elected = asyncio.Event()
         async with Tasks() as tasks:
             tasks.start(keep_checking_server(self._connection, self._clock), "contact")
@@ -191,7 +191,7 @@ class Daemon:
         return not (self.server.informers.unsynced or self.scheduler.n_binding or self.scheduler.queue.depths["active"])
 
     async def _lead(self, elected: asyncio.Event, stop: asyncio.Event) -> None:
-        """Leads until cancelled; raises LeadershipLost unless the process is already stopping."""
+        """Lead until cancelled; raise LeadershipLost unless the process is already stopping."""
         await self.server.leadership.run(elected.set, self.scheduler.abandon)
         if not self.leads and not stop.is_set():
             lease = self._settings.leader_election

@@ -48,7 +48,7 @@ Values = Mapping[tuple[str, ...], float]
 
 
 def read_from(daemon: Daemon, metrics: Metrics, lease: str) -> None:
-    """Registers the values of this daemon that are read at scrape time; `lease` is the name of the lease of its leader."""
+    """Register the values of this daemon that are read at scrape time; `lease` is the name of the lease of its leader."""
     scheduler = daemon.scheduler
     metrics.read(Metric.PENDING_PODS, lambda: _pending(daemon))
     metrics.read(Metric.WAITING_GROUPS, lambda: _waiting_groups(daemon))

@@ -63,7 +63,7 @@ class Health:
         self.daemon: Daemon | None = None
 
     def watch(self, daemon: Daemon) -> None:
-        """Checks this daemon from now on: the API server has answered."""
+        """Check this daemon from now on: the API server has answered."""
         self.daemon = daemon
 
     @property

@@ -185,7 +185,7 @@ def _folders(profile: Profile, several: bool) -> Iterator[FolderSource]:
 
 
 def _refuse(settings: Settings, store: PolicyStore, files: Sequence[str], *, strict: bool) -> None:
-    """Raises for files that never were valid. Only if all policies are files is it known which params no policy has."""
+    """Raise for files that never were valid. Only if all policies are files is it known which params no policy has."""
     lost = [source for source in store.sources if source.name in store.unknown_sources & set(files)]
     refused = [status for status in store.statuses if status.source in files and status.state == "refused"]
     kept = any(status.kept for status in store.statuses) or any(source.lost for source in store.sources)
@@ -198,7 +198,7 @@ def _refuse(settings: Settings, store: PolicyStore, files: Sequence[str], *, str
 
 
 def _drop_reported(_note: str) -> None:
-    """Drops a note that was already reported when the chain was assembled."""
+    """Drop a note that was already reported when the chain was assembled."""
 
 
 def _reports(refused: Iterable[PolicyStatus]) -> str:
@@ -242,7 +242,7 @@ class _LiveScheduling:
 def connect(
     store: PolicyStore, scheduler: Scheduler, clock: Clock, subscribers: Subscribers, follow: Follow = lambda _active: None
 ) -> Shadows:
-    """Gives the scheduler the policies of the store from now on; the shadow policies, which are compared with its decisions.
+    """Give the scheduler the policies of the store from now on; the shadow policies, which are compared with its decisions.
 
     `follow` is called with every set of policies before it decides.
     """
@@ -253,7 +253,7 @@ def connect(
 
 
 async def notify_when_loaded(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> None:
-    """Notifies the scheduler once every source of policies was read, and tries the policies once the cluster is known; never returns."""
+    """Notify the scheduler once every source of policies was read, and tries the policies once the cluster is known; never returns."""
     await store.all_sources_known.wait()
     scheduler.sink.synced(POLICIES)
     while scheduler.missing_kinds:
@@ -272,7 +272,7 @@ def signals_of(settings: Settings, connection: Connection, scheduler: Scheduler,
 
 
 async def measure(signals: Signals, nodes_known: Callable[[], Awaitable[None]]) -> None:
-    """Queries the metrics of policies once the nodes are known; never returns."""
+    """Query the metrics of policies once the nodes are known; never returns."""
     await nodes_known()
     await signals.run()
 

@@ -69,7 +69,7 @@ def _is_about_trust(error: api_errors.ApiError) -> bool:
 
 
 async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
-    """Schedules until `stop`. Raises PolicyError or UsageError before anything is connected to, LeadershipLost later."""
+    """Schedule until `stop`. Raises PolicyError or UsageError before anything is connected to, LeadershipLost later."""
     async with AsyncExitStack() as opened:
         clock, health = SystemClock(), Health()
         observation = observation_of(settings, clock, opened)
@@ -137,7 +137,7 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages show
     clock: Clock,
     opened: AsyncExitStack,
 ) -> None:
-    """Serves health, metrics and all pages until the context ends."""
+    """Serve health, metrics and all pages until the context ends."""
     debug = Debug(cache=partial(_cache, health, connection, BuildThread(clock)), from_anywhere=settings.remote_debugging)
     explanations = LiveExplanations(clock)
     shown_policies = policy_pages(store, health, explanations, public=settings.remote_ui)

@@ -223,7 +223,7 @@ class Chain:
         )
 
     def possible_policies(self, namespace: str) -> Iterator[CompiledPolicy]:
-        """Yields the policies that may govern pods of a namespace, sorted by name."""
+        """Yield the policies that may govern pods of a namespace, sorted by name."""
         return (policy for _, policy in self._possible(namespace).rules)
 
     def pod_rules(self, pod: PodView, at: EvaluationContext) -> PodRules:

@@ -49,7 +49,7 @@ class ChainConfig(BaseModel):
     disabled: frozenset[str] = frozenset()
 
     def check(self, registry: Registry) -> None:
-        """Checks the settings against the installed plugins; raises `UnknownObject` or `UsageError` for a setting that does not fit."""
+        """Check the settings against the installed plugins; raise `UnknownObject` or `UsageError` for a setting that does not fit."""
         for name in sorted({*self.weights, *self.arguments, *self.disabled_scores, *self.disabled}):
             known(name, registry)
         for name in sorted({*self.weights, *self.disabled_scores}):
@@ -88,7 +88,7 @@ def refused_arguments(policy: typed.Policy, registry: Registry) -> Iterator[tupl
 
 
 def known(name: str, names: Collection[str]) -> None:
-    """Raises `UnknownObject`, with a suggestion, unless a plugin of that name exists."""
+    """Raise `UnknownObject`, with a suggestion, unless a plugin of that name exists."""
     if name not in names:
         raise UnknownObject(no_such_plugin(name, names))
 
@@ -103,11 +103,11 @@ class Findings(Struct):
     notes: list[str] = field(default_factory=list)
 
     def fault(self, path: Path, sentence: str) -> None:
-        """Records a setting that is not valid."""
+        """Record a setting that is not valid."""
         self.faults.append(f"{shown(path)}: {sentence}")
 
     def note(self, path: Path, sentence: str) -> None:
-        """Records a setting that has no effect."""
+        """Record a setting that has no effect."""
         self.notes.append(f"{shown(path)}: {sentence}")
 
 

@@ -267,7 +267,7 @@ class CountingPlugin:
     """A plugin of Wharfinger itself that counts placed pods, so that a scheduler counts them in steps."""
 
     def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:
-        """Yields the counts that a decision about the pod reads; each is counted in steps before the next one is asked for.
+        """Yield the counts that a decision about the pod reads; each is counted in steps before the next one is asked for.
 
         `snapshot` returns the cluster as it is then.
         """
@@ -295,7 +295,7 @@ class ReservePlugin(Plugin, ABC):
 
     @abstractmethod
     def unreserve(self, placement: Placement) -> None:
-        """Undoes `reserve`. Must be idempotent and must not fail."""
+        """Undo `reserve`. Must be idempotent and must not fail."""
 
 
 class Permission(Struct, frozen=True, kw_only=True):

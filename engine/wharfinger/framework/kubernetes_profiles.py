@@ -386,7 +386,7 @@ def read_arguments(
 
 
 def unknown_plugin(name: str, path: chain_settings.Path, registry: Registry, found: chain_settings.Findings) -> None:
-    """Records a note about a plugin of kube-scheduler that is not needed here, and a fault about any other unknown plugin."""
+    """Record a note about a plugin of kube-scheduler that is not needed here, and a fault about any other unknown plugin."""
     if name in DEFAULT_ORDER:
         found.note(path, f"{name} does not run here; see the list of plugins")
         return

@@ -64,14 +64,14 @@ class PolicySink(Protocol):
     """Receives the texts of sources."""
 
     def offer(self, source: str, texts: Mapping[str, PolicyText], *, notes: tuple[str, ...] = ()) -> None:
-        """Replaces the texts of a source: all of them by key, with warnings about the source. Returns at once.
+        """Replace the texts of a source: all of them by key, with warnings about the source. Returns at once.
 
         Texts that were offered before and are missing now have been removed. If `empty_is_lost` is true of the source and `texts` is empty
         (also without the key `NO-POLICIES`), the source counts as lost instead.
         """
 
     def mark_unreadable(self, source: str, why: str) -> None:
-        """Records that the source cannot be read at present. Its last texts stay. Returns at once."""
+        """Record that the source cannot be read at present. Its last texts stay. Returns at once."""
 
 
 class PolicySource(Protocol):
@@ -90,7 +90,7 @@ class PolicySource(Protocol):
         """True if its texts may import each other; nothing else can be imported."""
 
     async def run(self, sink: PolicySink) -> None:
-        """Gives the sink all texts and then every change, across failures, until cancelled."""
+        """Give the sink all texts and then every change, across failures, until cancelled."""
 
 
 class Result(Enum):

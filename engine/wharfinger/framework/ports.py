@@ -32,13 +32,13 @@ class ClusterSink(Protocol):
     """Receiver of changes in the cluster. `kind` is the Kubernetes kind (`Pod`, `Node`, …), objects are the structs of `model.objects`."""
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """Applies an object that was added or changed. Idempotent."""
+        """Apply an object that was added or changed. Idempotent."""
 
     def delete(self, kind: str, obj: Any) -> None:
-        """Applies the deletion of an object. `obj` is its last known state; an unknown object is ignored."""
+        """Apply the deletion of an object. `obj` is its last known state; an unknown object is ignored."""
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Applies a list: these are all objects of the kind, and known ones that are not among them are deleted."""
+        """Apply a list: these are all objects of the kind, and known ones that are not among them are deleted."""
 
     def synced(self, kind: str) -> None:
         """The first list of the kind has been applied."""
@@ -68,14 +68,14 @@ class ListingSink(Protocol):
     """A sink that applies a part of the first list of a kind while the rest is being read."""
 
     def listing(self, kind: str, objs: Sequence[Any]) -> None:
-        """Applies those of the objects whose order does not matter. After the end of the list, `replace` gets all its objects."""
+        """Apply those of the objects whose order does not matter. After the end of the list, `replace` gets all its objects."""
 
 
 class ClusterSource(Protocol):
     """Watches the cluster."""
 
     async def run(self, sink: ClusterSink) -> None:
-        """Gives the sink all objects and then every change, across failures, until cancelled."""
+        """Give the sink all objects and then every change, across failures, until cancelled."""
 
 
 def stepped(sink: ClusterSink, kind: str, objs: Sequence[Any]) -> Iterator[None]:
@@ -117,7 +117,7 @@ class Binder(Protocol):
     """Writes bindings."""
 
     async def bind(self, pod: PodView, node: str) -> None:
-        """Binds the pod with this uid to the node; raises `BindFailed`."""
+        """Bind the pod with this uid to the node; raise `BindFailed`."""
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -142,23 +142,23 @@ class PodWriter(Protocol):
     """Writes the status of pods. Every method may raise `WriteFailed`."""
 
     async def patch_status(self, pod: PodView, *, condition: Condition | None = None, nominated_node: str | None = None) -> None:
-        """Sets the condition and the nominated node ("" removes it, None leaves it unchanged)."""
+        """Set the condition and the nominated node ("" removes it, None leaves it unchanged)."""
 
     async def disrupt(self, victim: PodView, condition: Condition) -> None:
-        """Sets the condition of the victim and deletes it, with its uid as precondition; a victim that no longer exists is no error."""
+        """Set the condition of the victim and delete it, with its uid as precondition; a victim that no longer exists is no error."""
 
     async def try_disrupt(self, victim: PodView, condition: Condition) -> None:
-        """Raises `WriteFailed` if `disrupt` would be refused; changes nothing."""
+        """Raise `WriteFailed` if `disrupt` would be refused; change nothing."""
 
 
 class VolumeWriter(Protocol):
     """Writes the volume bindings of a pod before the pod is bound. Every method may raise `WriteFailed`."""
 
     async def annotate_claim(self, claim: PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:
-        """Writes the annotations of the claim; only if it still has that uid."""
+        """Write the annotations of the claim; only if it still has that uid."""
 
     async def reserve_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
-        """Writes the claim and its uid to `spec.claimRef` of the volume; only if the volume's resourceVersion is still the same.
+        """Write the claim and its uid to `spec.claimRef` of the volume; only if the volume's resourceVersion is still the same.
 
         The volume is annotated with `pv.kubernetes.io/bound-by-controller: yes` too, so that it is released when the claim is deleted.
         """
@@ -168,25 +168,25 @@ class DeviceClaimWriter(Protocol):
     """Writes the claims for devices of a pod before the pod is bound. Every method may raise `WriteFailed`."""
 
     async def create(self, claim: ResourceClaim) -> ResourceClaim:
-        """Creates a claim for extended resources, and returns it as it was created."""
+        """Create a claim for extended resources, and return it as it was created."""
 
     async def reserve(self, claim: ResourceClaim, pod: PodView, allocation: Allocation | None) -> ResourceClaim:
-        """Writes the allocation, unless it is None, and reserves the claim of this uid for the pod; returns it as it was written.
+        """Write the allocation, unless it is None, and reserve the claim of this uid for the pod; return it as it was written.
 
         Fails if the claim is being deleted, or if others have allocated it, or taken its allocation away, in the meantime.
         """
 
     async def unreserve(self, claim: ResourceClaim, pod: PodView) -> None:
-        """Takes the reservation for the pod away; a claim that does not exist is no error. The controller of Kubernetes does the rest."""
+        """Take the reservation for the pod away; a claim that does not exist is no error. The controller of Kubernetes does the rest."""
 
     async def deallocate(self, claim: ResourceClaim) -> None:
-        """Takes the allocation and all reservations away, if the claim has not changed."""
+        """Take the allocation and all reservations away, if the claim has not changed."""
 
     async def delete(self, claim: ResourceClaim) -> None:
-        """Deletes a claim for extended resources; one that does not exist is no error."""
+        """Delete a claim for extended resources; one that does not exist is no error."""
 
     async def note_extended(self, pod: PodView, claim: ResourceClaim, mappings: Sequence[ContainerExtendedResourceRequest]) -> None:
-        """Writes to the status of the pod which requests of the claim serve its extended resources."""
+        """Write to the status of the pod which requests of the claim serve its extended resources."""
 
 
 class PodGroupWriter(Protocol):
@@ -197,7 +197,7 @@ class PodGroupWriter(Protocol):
         """The version of the API at which the server has PodGroups."""
 
     async def patch_condition(self, group: PodGroup, condition: Condition) -> None:
-        """Sets the condition of the PodGroup with this uid; raises `WriteFailed`."""
+        """Set the condition of the PodGroup with this uid; raise `WriteFailed`."""
 
 
 class Reference(Struct, frozen=True, kw_only=True):
@@ -229,13 +229,13 @@ class EventSink(Protocol):
     """Writes events of `events.k8s.io/v1` with low priority."""
 
     def record(self, regarding: PodView, event: Event) -> None:
-        """Queues the event and returns at once; events beyond the capacity are dropped."""
+        """Queue the event and return at once; events beyond the capacity are dropped."""
 
     def record_about(self, about: Reference, event: Event) -> None:
-        """Queues an event about any object, like `record`."""
+        """Queue an event about any object, like `record`."""
 
     async def drain(self) -> None:
-        """Waits until every recorded event is written or dropped."""
+        """Wait until every recorded event is written or dropped."""
 
 
 class Clock(Protocol):
@@ -248,7 +248,7 @@ class Clock(Protocol):
         """Seconds since any fixed moment; never goes back."""
 
     async def sleep(self, seconds: float) -> None:
-        """Waits this number of seconds; 0 lets other tasks run."""
+        """Wait this number of seconds; 0 lets other tasks run."""
 
 
 class Leadership(Protocol):
@@ -259,7 +259,7 @@ class Leadership(Protocol):
         """True if the lease is held and has not expired; read right before every write."""
 
     async def run(self, on_started: Callable[[], Awaitable[None] | None], on_stopped: Callable[[], Awaitable[None] | None]) -> None:
-        """Runs until leadership is lost or the caller cancels; each callback is called at the moment of the change."""
+        """Run until leadership is lost or the caller cancels; each callback is called at the moment of the change."""
 
 
 class AlwaysLeader:
@@ -268,7 +268,7 @@ class AlwaysLeader:
     is_leader = True
 
     async def run(self, on_started: Callable[[], Awaitable[None] | None], on_stopped: Callable[[], Awaitable[None] | None]) -> None:  # noqa: ARG002 — it is never lost
-        """Calls and awaits `on_started`; without other candidates this process leads at once."""
+        """Call and awaits `on_started`; without other candidates this process leads at once."""
         started = on_started()
         if started is not None:
             await started

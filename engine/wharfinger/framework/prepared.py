@@ -311,7 +311,7 @@ def union(left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _with(rows: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Adds one row to sorted rows. After a placement, these are the thousands of rows of a full domain and the row of the pod."""
+    """Add one row to sorted rows. After a placement, these are the thousands of rows of a full domain and the row of the pod."""
     row = other.item()
     at = int(rows.searchsorted(row))
     if at < len(rows) and rows.item(at) == row:

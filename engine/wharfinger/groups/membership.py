@@ -38,7 +38,7 @@ GroupRule: TypeAlias = Callable[[PodView], tuple[str, GroupTerms] | None]
 
 
 def no_rule(_pod: PodView) -> tuple[str, GroupTerms] | None:
-    """Returns None: no policy has groups."""
+    """Return None: no policy has groups."""
     return None
 
 

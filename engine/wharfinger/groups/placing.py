@@ -352,7 +352,7 @@ def _message(nearest: Sequence[DomainFit], wanted: int) -> str:
 
 
 def pods_of_other_groups(chain: Chain, snapshot: Snapshot, group: Group) -> Callable[[Domain], float]:
-    """Returns a function that counts the placed pods of other groups in a domain, of the policies that spread this group.
+    """Return a function that counts the placed pods of other groups in a domain, of the policies that spread this group.
 
     For each topology key of `spread_over`, the pods count that share a value of the key with a node of the domain.
     """

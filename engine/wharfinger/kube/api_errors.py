@@ -181,7 +181,7 @@ class RequestBackoff(Struct, kw_only=True):
     _failures: int = 0
 
     def reset(self) -> None:
-        """Makes the next failure count as the first one."""
+        """Make the next failure count as the first one."""
         self._failures = 0
 
     def after(self, error: BaseException | None = None) -> float:

@@ -101,7 +101,7 @@ class ApiClaimWriter:
         return _read(await self._write("PATCH", f"{_path(claim)}/status", msgspec.json.encode(body), MERGE_PATCH))
 
     async def unreserve(self, claim: objects.ResourceClaim, pod: PodView) -> None:
-        """Takes the reservation away; what others have changed stays."""
+        """Take the reservation away; what others have changed stays."""
         metadata = {"uid": claim.metadata.uid} if claim.metadata.uid else {}
         body = {"metadata": metadata, "status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]}}
         try:
@@ -111,12 +111,12 @@ class ApiClaimWriter:
                 raise
 
     async def deallocate(self, claim: objects.ResourceClaim) -> None:
-        """Takes allocation, reservations and the drivers' words away; WriteFailed if the claim has changed."""
+        """Take allocation, reservations and the drivers' words away; WriteFailed if the claim has changed."""
         body = {"metadata": _version(claim), "status": {"allocation": None, "reservedFor": None, "devices": None}}
         await self._write("PATCH", f"{_path(claim)}/status", msgspec.json.encode(body), MERGE_PATCH)
 
     async def delete(self, claim: objects.ResourceClaim) -> None:
-        """Takes the finalizer away and deletes the claim. A newer claim of that name stays."""
+        """Take the finalizer away and delete the claim. A newer claim of that name stays."""
         uid = claim.metadata.uid
         try:
             for left in reversed(range(_CONFLICTS)):
@@ -140,7 +140,7 @@ class ApiClaimWriter:
     async def note_extended(
         self, pod: PodView, claim: objects.ResourceClaim, mappings: Sequence[objects.ContainerExtendedResourceRequest]
     ) -> None:
-        """Writes `status.extendedResourceClaimStatus` of the pod."""
+        """Write `status.extendedResourceClaimStatus` of the pod."""
         metadata = {"uid": pod.object.metadata.uid} if pod.object.metadata.uid else {}
         status = {"resourceClaimName": claim.metadata.name, "requestMappings": [msgspec.to_builtins(each) for each in mappings]}
         body = {"metadata": metadata, "status": {"extendedResourceClaimStatus": status}}

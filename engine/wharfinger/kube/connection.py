@@ -48,7 +48,7 @@ class ServerContact:
         self._failure = ""
 
     def record(self, status: int, failure: str = "") -> None:
-        """Records the end of a request: its HTTP status, or 0 and the failure."""
+        """Record the end of a request: its HTTP status, or 0 and the failure."""
         if 0 < status < 500:
             self._answered_at, self._failure = self._monotonic(), ""
         else:
@@ -68,7 +68,7 @@ class ServerContact:
 
 
 async def keep_checking_server(connection: Connection, clock: Clock) -> None:
-    """Requests the version whenever no other request was answered recently; never returns."""
+    """Request the version whenever no other request was answered recently; never returns."""
     while True:
         await clock.sleep(max(CHECK_AFTER_SECONDS - connection.contact.seconds_since_answer, 1.0))
         if connection.contact.seconds_since_answer >= CHECK_AFTER_SECONDS:
@@ -299,7 +299,7 @@ class Connection:
             self.credentials.reload_soon()
 
     async def _see_sockets_closed(self) -> None:
-        """Waits until aborted TLS connections have sent their close, for which the event loop has to run a little longer."""
+        """Wait until aborted TLS connections have sent their close, for which the event loop has to run a little longer."""
         for _ in range(round(_CLOSE_TIMEOUT / _POLL_SECONDS)):
             if all(each.fileno() < 0 for each in self._sockets):
                 return

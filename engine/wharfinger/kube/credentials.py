@@ -142,7 +142,7 @@ class Credentials:
         return self.configuration.proxy or None
 
     async def load(self) -> None:
-        """Reads everything again; UsageError if there is nothing to connect to, or it cannot be read."""
+        """Read everything again; UsageError if there is nothing to connect to, or it cannot be read."""
         try:
             async with asyncio.timeout(_EXEC_TIMEOUT):
                 await self._load()
@@ -166,7 +166,7 @@ class Credentials:
         return self._header
 
     def reload_soon(self) -> None:
-        """Reads the files again before the next request. They may have changed if the server's certificate was not trusted."""
+        """Read the files again before the next request. They may have changed if the server's certificate was not trusted."""
         self._read_at = self._now() - _REREAD_SECONDS
 
     async def renew(self, refused: str | None) -> bool:
@@ -195,7 +195,7 @@ class Credentials:
         self._load_tls()
 
     async def _load_again(self) -> None:
-        """Reads everything again; keeps the former values if a file is just being written; the server then refuses the request."""
+        """Read everything again; keep the former values if a file is just being written; the server then refuses the request."""
         known = self.configuration, self._loader
         try:
             await self.load()
@@ -203,7 +203,7 @@ class Credentials:
             self.configuration, self._loader = known
 
     async def _rotate(self) -> None:
-        """Reads files and plugins again. What cannot be read now is read again in a minute, or at once if the token is refused."""
+        """Read files and plugins again. What cannot be read now is read again in a minute, or at once if the token is refused."""
         self._read_at = self._now()
         with contextlib.suppress(*_UNREADABLE):  # TimeoutError among them
             if self._loader is not None:
@@ -216,14 +216,14 @@ class Credentials:
             self._load_tls()
 
     def _read_plain_file(self) -> None:
-        """Reads the kubeconfig again and uses it if it names the same server: connections are kept by server."""
+        """Read the kubeconfig again and use it if it names the same server: connections are kept by server."""
         found = plain_access(self._path or "", self._context)
         if found is not None and found.host == self.configuration.host:
             _refuse_unusable_values(self.server, _header_of(found))
             self.configuration = found
 
     def _load_tls(self) -> None:
-        """Makes a new TLS context if the content of a file has changed."""
+        """Make a new TLS context if the content of a file has changed."""
         settings = self.configuration
         if not self.server.startswith("https"):
             return
@@ -259,7 +259,7 @@ def _trusting(file: str | None, content: str | None) -> ssl.SSLContext:
 
 
 def _refuse_unusable_values(server: str, header: str | None) -> None:
-    """Raises ValueError for values with which every request would fail."""
+    """Raise ValueError for values with which every request would fail."""
     url = URL(server)
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError(f"the cluster's server is {server!r}, expected a URL such as https://10.0.0.1:6443")

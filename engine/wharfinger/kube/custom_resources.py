@@ -140,7 +140,7 @@ class ObjectWriter:
         return _JSON_OBJECT.decode(await self._write("PATCH", path, body, APPLY_PATCH, _APPLY))
 
     async def apply_status(self, obj: PlainObject, status: Mapping[str, Any]) -> None:
-        """Writes the status, only if the object still has its uid and is unchanged since it was read."""
+        """Write the status, only if the object still has its uid and is unchanged since it was read."""
         meta = obj.metadata
         kind = type(obj).__name__
         identity = {"name": meta.name, "uid": meta.uid, "resourceVersion": meta.resource_version}
@@ -150,12 +150,12 @@ class ObjectWriter:
         await self._write("PATCH", f"{path_of(obj)}/status", body, APPLY_PATCH, _APPLY_STATUS)
 
     async def set_finalizers(self, obj: PlainObject, finalizers: Sequence[str]) -> None:
-        """Sets the finalizers; Conflict if the object has changed since it was read."""
+        """Set the finalizers; Conflict if the object has changed since it was read."""
         body = {"metadata": {"resourceVersion": obj.metadata.resource_version, "uid": obj.metadata.uid, "finalizers": list(finalizers)}}
         await self._write("PATCH", path_of(obj), body, MERGE_PATCH)
 
     async def delete(self, obj: PlainObject) -> None:
-        """Deletes the object of this uid; NotFound or Conflict if it is already deleted.
+        """Delete the object of this uid; NotFound or Conflict if it is already deleted.
 
         Owners of pods are deleted after their pods. Anything else is deleted at once, without waiting for the garbage collector.
         """
@@ -169,7 +169,7 @@ class ObjectWriter:
         await self._write("DELETE", path_of(obj), options)
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Evicts the pod of this uid; TooManyRequests while a disruption budget forbids it."""
+        """Evict the pod of this uid; TooManyRequests while a disruption budget forbids it."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

@@ -129,11 +129,11 @@ class EventRecorder:
         self.dropped = 0
 
     def record(self, regarding: PodView, event: Event) -> None:
-        """Queues an event; counts it in `dropped` if too many wait."""
+        """Queue an event; count it in `dropped` if too many wait."""
         self._record(pod_reference(regarding), event, event.reporter or regarding.object.spec.scheduler_name)
 
     def record_about(self, about: Reference, event: Event, *, distinct: str = "") -> None:
-        """Queues an event about any object. Events with different `distinct` are not repetitions, even if all else is equal."""
+        """Queue an event about any object. Events with different `distinct` are not repetitions, even if all else is equal."""
         self._record(about, event, event.reporter, distinct)
 
     def _record(self, about: Reference, event: Event, reporter: str, distinct: str = "") -> None:
@@ -165,7 +165,7 @@ class EventRecorder:
         return max(0.0, self._clock.monotonic() - min(since)) if since else 0.0
 
     async def run(self) -> None:
-        """Writes the recorded events; never returns."""
+        """Write the recorded events; never returns."""
         async with asyncio.TaskGroup() as writers:
             while True:
                 await self._work.wait()
@@ -178,7 +178,7 @@ class EventRecorder:
                 await self._clock.sleep(_POLL)
 
     async def drain(self) -> None:
-        """Waits until everything recorded so far is written or dropped; `run` must be running."""
+        """Wait until everything recorded so far is written or dropped; `run` must be running."""
         self._draining = True
         try:
             await self._idle.wait()

@@ -42,7 +42,7 @@ _RECORD = 2**14
 
 
 def enable_keepalive(made: socket.socket) -> None:
-    """Turns on keep-alive probes, so the socket detects within a minute that the peer is gone."""
+    """Turn on keep-alive probes, so the socket detects within a minute that the peer is gone."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):  # not everywhere under these names
@@ -269,7 +269,7 @@ class HttpConnections:
         return None
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         self._idle.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -305,7 +305,7 @@ class HttpConnections:
         return None
 
     def _close_unused_since(self, asked_at: float) -> None:
-        """Closes idle connections unused since then: if one connection gets no answer, these may be dead as well."""
+        """Close idle connections unused since then: if one connection gets no answer, these may be dead as well."""
         for channel in [each for each in self._idle if each.used_at < asked_at]:
             self._idle.remove(channel)
             channel.abort()
@@ -351,7 +351,7 @@ class _Channel(asyncio.BufferedProtocol):
         return None if self._tls is None else self._tls.new_session
 
     async def ready(self) -> None:
-        """Returns after the handshake; OSError if it fails. A connection that is not waited for to the end is closed."""
+        """Return after the handshake; OSError if it fails. A connection that is not waited for to the end is closed."""
         try:
             await self._ready
         except BaseException:
@@ -372,12 +372,12 @@ class _Channel(asyncio.BufferedProtocol):
         return await self._waiting
 
     def expire(self, now: float) -> None:
-        """Ends the request if its deadline has come."""
+        """End the request if its deadline has come."""
         if self.deadline <= now:
             self._fail(TimeoutError())
 
     def abort(self) -> None:
-        """Closes the connection at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -497,7 +497,7 @@ class ClientTls:
         return content
 
     def encrypt(self, content: bytes) -> None:
-        """Encrypts bytes to send; call it after the handshake."""
+        """Encrypt bytes to send; call it after the handshake."""
         self._tls.write(content)
 
     def take(self) -> bytes:

@@ -101,7 +101,7 @@ class LeaseElection:
         return "" if self._known.seen is None else self._known.seen["spec"].get("holderIdentity") or ""
 
     async def run(self, on_started: Callback, on_stopped: Callback) -> None:
-        """Holds the lease and returns when it is lost; if cancelled, releases it so that another replica need not wait."""
+        """Hold the lease and return when it is lost; if cancelled, release it so that another replica need not wait."""
         try:
             while not await self._try():
                 await self._clock.sleep(self._settings.retry_period * random.uniform(1.0, _JITTER))
@@ -115,7 +115,7 @@ class LeaseElection:
                 await self._release()
 
     async def _keep(self) -> str:
-        """Renews the lease; returns the reason of its loss: not renewed before the deadline, or taken by another process."""
+        """Renew the lease; return the reason of its loss: not renewed before the deadline, or taken by another process."""
         while (left := self._seconds_left()) > 0:
             await self._clock.sleep(min(self._settings.retry_period, left))
             if (left := self._seconds_left()) <= 0:
@@ -212,7 +212,7 @@ class LeaseElection:
         return float(spec.get("leaseDurationSeconds") or self._settings.lease_duration)
 
     async def _release(self) -> None:
-        """Releases the lease if it is still ours and the server answers."""
+        """Release the lease if it is still ours and the server answers."""
         try:
             if not await self._freed():
                 # a renewal that was cancelled on its way may have been written all the same

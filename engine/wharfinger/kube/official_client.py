@@ -42,14 +42,14 @@ class Kubeconfig:
         self.configuration: Any = Configuration()
 
     async def load(self) -> None:
-        """Updates `configuration`; ValueError, OSError or another error of the loader for a file that it cannot read."""
+        """Update `configuration`; ValueError, OSError or another error of the loader for a file that it cannot read."""
         try:
             await self._loader.load_and_set(self.configuration)
         except ConfigException as error:
             raise ValueError(str(error)) from error
 
     def refuse_failed_plugin(self) -> None:
-        """Raises ValueError if the exec plugin failed; the loader only logs that, which would look like missing permissions."""
+        """Raise ValueError if the exec plugin failed; the loader only logs that, which would look like missing permissions."""
         user = self._loader._user  # noqa: SLF001 — the loader has no public attribute for it
         given = {name for name, value in vars(self._loader).items() if value}
         if user and "exec" in user and not {"token", "cert_file"} & given:

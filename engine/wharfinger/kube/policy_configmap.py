@@ -55,7 +55,7 @@ class ConfigMapSource:
         )
 
     async def run(self, sink: PolicySink) -> None:
-        """Watches the ConfigMap until cancelled."""
+        """Watch the ConfigMap until cancelled."""
         watched = _ConfigMapSink(self.name, self._reference, sink)
         settings = ReflectorSettings(unavailable_wait=_RETRY_SECONDS)
         reflector = Reflector(self._connection, self._resource, watched, self._clock, self._emit, settings)
@@ -73,17 +73,17 @@ class _ConfigMapSink:
         self.refusal: Callable[[], str | None] = lambda: None
 
     def upsert(self, kind: str, obj: Any) -> None:  # noqa: ARG002 — there is one kind
-        """Offers the texts of the ConfigMap to the sink."""
+        """Offer the texts of the ConfigMap to the sink."""
         found: ConfigMap = obj
         keys = [key for key in found.data if key.endswith(SUFFIX) or key == NO_POLICIES_MARKER]
         self._sink.offer(self._source, {key: self._text(found, key) for key in keys}, notes=_notes(found, keys))
 
     def delete(self, kind: str, obj: Any) -> None:  # noqa: ARG002 — as above
-        """Reports the deletion of the ConfigMap as a loss."""
+        """Report the deletion of the ConfigMap as a loss."""
         self._sink.mark_unreadable(self._source, "the ConfigMap has been deleted")
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Offers the listed ConfigMap, or reports that there is none."""
+        """Offer the listed ConfigMap, or report that there is none."""
         for obj in objs:
             self.upsert(kind, obj)
         if not objs:

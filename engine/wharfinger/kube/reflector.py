@@ -87,7 +87,7 @@ class Reflector:
         self.watches = 0
 
     async def run(self) -> None:
-        """Lists and watches until cancelled."""
+        """List and watch until cancelled."""
         while True:
             try:
                 await self._step()
@@ -128,7 +128,10 @@ class Reflector:
             await self._clock.sleep(self._backoff.after())
 
     def _has_next_version(self, error: api_errors.ApiError) -> bool:
-        """Continues to the next version of the API if the server does not have this one; False after the last, and begins again."""
+        """True if the server does not have this version of the API and there is a next one, which is tried from now on.
+
+        After the last version, the first one is next.
+        """
         if not isinstance(error, api_errors.NotFound):
             return False
         self._version = None
@@ -137,7 +140,7 @@ class Reflector:
         return following < len(self._versions)
 
     async def _unavailable(self, error: api_errors.ApiError) -> None:
-        """Treats a refused kind as one without objects, unless it is required.
+        """Treat a refused kind as one without objects, unless it is required.
 
         An optional kind that was removed has no objects any more.
         """
@@ -182,7 +185,7 @@ class Reflector:
         return found, version
 
     async def _apply_early(self, part: Sequence[objects.AnyObject]) -> None:
-        """Lets the sink apply a part of the first list while the server sends the rest, and others have their turn."""
+        """Let the sink apply a part of the first list while the server sends the rest, and others have their turn."""
         if not self.synced and isinstance(self._sink, ListingSink):
             self._sink.listing(self._resource.name, part)
         await self._clock.sleep(0)
@@ -247,7 +250,7 @@ class Reflector:
             self._backoff.reset()
 
     def _apply_event(self, action: str, raw: msgspec.Raw) -> str:
-        """Applies one event to the sink; returns the version it leads to."""
+        """Apply one event to the sink; return the version it leads to."""
         if action == "BOOKMARK":
             self._bookmarked = True
             return wire.head(raw).version
@@ -326,13 +329,13 @@ class Informers:
         self.reflectors: dict[str, Reflector] = {}
 
     def subscribe(self, sink: ClusterSink) -> None:
-        """Adds a sink, which gets everything from the first list on; RuntimeError once the watches have started."""
+        """Add a sink, which gets everything from the first list on; RuntimeError once the watches have started."""
         if self.reflectors:
             raise RuntimeError("sinks subscribe before the watches start")
         self._sinks.append(sink)
 
     async def run(self, sink: ClusterSink | None = None) -> None:
-        """Sends every object and change to all subscribers, and to this sink, until cancelled."""
+        """Send every object and change to all subscribers, and to this sink, until cancelled."""
         if sink is not None:
             self.subscribe(sink)
         self.reflectors = {
@@ -344,7 +347,7 @@ class Informers:
                 watches.create_task(reflector.run(), name=f"watch {name}")
 
     async def wait_synced(self) -> None:
-        """Waits until every kind has been listed."""
+        """Wait until every kind has been listed."""
         await self._gate.wait()
 
     def path_of(self, resource: Resource) -> str:
@@ -373,17 +376,17 @@ class Informers:
         return frozenset(name for name, reflector in self.reflectors.items() if reflector.absent)
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """Forwards it to every subscriber."""
+        """Forward it to every subscriber."""
         for sink in self._sinks:
             sink.upsert(kind, obj)
 
     def delete(self, kind: str, obj: Any) -> None:
-        """Forwards it to every subscriber."""
+        """Forward it to every subscriber."""
         for sink in self._sinks:
             sink.delete(kind, obj)
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Forwards it to every subscriber."""
+        """Forward it to every subscriber."""
         for sink in self._sinks:
             sink.replace(kind, objs)
 
@@ -393,19 +396,19 @@ class Informers:
             yield from stepped(sink, kind, objs)
 
     def listing(self, kind: str, objs: Sequence[Any]) -> None:
-        """Forwards it to the subscribers that apply parts of lists."""
+        """Forward it to the subscribers that apply parts of lists."""
         for sink in self._sinks:
             if isinstance(sink, ListingSink):
                 sink.listing(kind, objs)
 
     def unreadable(self, kind: str, obj: Any, error: InvalidObject, *, listed: bool) -> None:
-        """Forwards it to the subscribers that take unreadable objects."""
+        """Forward it to the subscribers that take unreadable objects."""
         for sink in self._sinks:
             if isinstance(sink, UnreadableSink):
                 sink.unreadable(kind, obj, error, listed=listed)
 
     def synced(self, kind: str) -> None:
-        """Forwards it to every subscriber; after the last kind the gate opens."""
+        """Forward it to every subscriber; after the last kind the gate opens."""
         for sink in self._sinks:
             sink.synced(kind)
         self._waiting.discard(kind)

@@ -304,7 +304,7 @@ class _SnapshotReading(Struct):
     not_read: list[str] = field(default_factory=list)
 
     async def read(self, resource: Resource) -> None:
-        """Adds the objects of a kind to `objects`, or the reason to `not_read`."""
+        """Add the objects of a kind to `objects`, or the reason to `not_read`."""
         try:
             resource, found = await self._at_a_version(resource)
         except (api_errors.Forbidden, api_errors.NotFound) as error:

@@ -50,7 +50,7 @@ class ApiBinder:
         self.in_flight = 0
 
     async def bind(self, pod: PodView, node: str) -> None:
-        """Returns once the pod with exactly this uid is bound to the node; otherwise raises BindFailed."""
+        """Return once the pod with exactly this uid is bound to the node; otherwise raises BindFailed."""
         self.in_flight += 1
         try:
             await self._bind(pod, node)
@@ -77,7 +77,7 @@ class ApiBinder:
             raise BindFailed("this process is not the leader any more")
 
     async def _classify(self, pod: PodView, node: str, error: api_errors.ApiError) -> None:
-        """Returns if the binding was written after all; raises BindFailed otherwise."""
+        """Return if the binding was written after all; raise BindFailed otherwise."""
         if isinstance(error, api_errors.NotFound):
             raise BindFailed(str(error), retriable=False, gone=True) from error
         if not isinstance(error, api_errors.Conflict | api_errors.ServerError | api_errors.Unreachable):
@@ -179,7 +179,7 @@ class ApiWriter:
         self._write = GuardedWrites(connection, clock, may_write).write
 
     async def patch_status(self, pod: PodView, *, condition: Condition | None = None, nominated_node: str | None = None) -> None:
-        """Writes the condition and the nominated node; sends nothing if the pod has both already."""
+        """Write the condition and the nominated node; send nothing if the pod has both already."""
         await self._patch_status(pod, condition, nominated_node)
 
     async def _patch_status(
@@ -195,7 +195,7 @@ class ApiWriter:
             await self._write("PATCH", f"{path_of(pod)}/status{'?dryRun=All' if dry_run else ''}", body, STRATEGIC_PATCH)
 
     async def delete(self, pod: PodView) -> None:
-        """Deletes the pod of this uid; a pod that is already deleted is no error."""
+        """Delete the pod of this uid; a pod that is already deleted is no error."""
         await self._delete(pod)
 
     async def _delete(self, pod: PodView, *, dry_run: bool = False) -> None:
@@ -211,11 +211,11 @@ class ApiWriter:
                 raise
 
     async def disrupt(self, victim: PodView, condition: Condition) -> None:
-        """Writes the condition on the victim and deletes it; a victim that is already deleted is no error."""
+        """Write the condition on the victim and delete it; a victim that is already deleted is no error."""
         await self._disrupt(victim, condition)
 
     async def try_disrupt(self, victim: PodView, condition: Condition) -> None:
-        """Sends the same requests with `dryRun`: the API server checks them, admission included, and changes nothing."""
+        """Send the same requests with `dryRun`: the API server checks them, admission included, and changes nothing."""
         await self._disrupt(victim, condition, dry_run=True)
 
     async def _disrupt(self, victim: PodView, condition: Condition, *, dry_run: bool = False) -> None:
@@ -268,7 +268,7 @@ class ApiPodGroupWriter:
         return self._served().removeprefix("/apis/").rpartition("/")[0]
 
     async def patch_condition(self, group: PodGroup, condition: Condition) -> None:
-        """Writes the condition; the time of transition changes only with the status (SetStatusCondition, apimachinery/pkg/api/meta)."""
+        """Write the condition; the time of transition changes only with the status (SetStatusCondition, apimachinery/pkg/api/meta)."""
         written: dict[str, Any] = {
             "type": condition.type,
             "status": condition.status,
@@ -292,13 +292,13 @@ class ApiVolumeWriter:
         self._write = GuardedWrites(connection, clock, may_write).write
 
     async def annotate_claim(self, claim: PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:
-        """Writes annotations on the claim; WriteFailed if it has been replaced by another one."""
+        """Write annotations on the claim; WriteFailed if it has been replaced by another one."""
         path = f"/api/v1/namespaces/{claim.metadata.namespace or 'default'}/persistentvolumeclaims/{claim.metadata.name}"
         body = {"metadata": {**_uid(claim.metadata), "annotations": dict(annotations)}}
         await self._write("PATCH", path, msgspec.json.encode(body), MERGE_PATCH)
 
     async def reserve_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
-        """Reserves the volume for the claim; WriteFailed if it has changed since it was chosen.
+        """Reserve the volume for the claim; WriteFailed if it has changed since it was chosen.
 
         Source: GetBindVolumeToClaim, component-helpers/storage/volume/helpers.go, Kubernetes 1.36.
         """
@@ -317,7 +317,7 @@ class ApiEvictions:
         self._connection = connection
 
     async def evict(self, pod: PodView) -> None:
-        """Evicts the pod of this uid; Raises WriteFailed, which has the information whether a retry may succeed or the pod is deleted."""
+        """Evict the pod of this uid; Raises WriteFailed, which has the information whether a retry may succeed or the pod is deleted."""
         uid = pod.object.metadata.uid
         body = {
             "apiVersion": "policy/v1",
@@ -328,7 +328,7 @@ class ApiEvictions:
         await self._send("POST", f"{path_of(pod)}/eviction", msgspec.json.encode(body))
 
     async def cordon(self, node: str, annotations: Mapping[str, str | None], *, closed: bool) -> None:
-        """Cordons the node, or opens it; at the same time sets these annotations of the node, and removes those that are None."""
+        """Cordon the node, or uncordon it; in the same write, set these annotations of the node, and remove those that are None."""
         body = {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True if closed else None}}
         await self._send("PATCH", f"/api/v1/nodes/{node}", msgspec.json.encode(body), MERGE_PATCH)
 

@@ -155,7 +155,7 @@ class _Total:
         self.add(file)
 
     def add(self, file: ast.File) -> bool:
-        """Counts one more file. True if all together are no larger than one file may be."""
+        """Count one more file. True if all together are no larger than one file may be."""
         self.words += file.words
         self.bytes += len(file.span.source.text.encode())
         return self.words <= MAX_TOKENS and self.bytes <= MAX_BYTES

@@ -236,7 +236,7 @@ class Loader(msgspec.Struct, kw_only=True):
     libraries: CheckedLibraries = msgspec.field(default_factory=CheckedLibraries)
 
     def add(self, name: str) -> None:
-        """Reads a file and its pair: the file of its tests, or the file that it tests."""
+        """Read a file and its pair: the file of its tests, or the file that it tests."""
         partner = paired_file(name)
         if name in self.files:
             return
@@ -276,7 +276,7 @@ class Loader(msgspec.Struct, kw_only=True):
         return with_tests(file, self.files.get(paired) if paired is not None and not name.endswith(TEST_SUFFIX) else None)
 
     def _tests_belong(self, name: str, file: ast.File) -> None:
-        """Reports tests that belong to no policy."""
+        """Report tests that belong to no policy."""
         tested = self.files.get(paired_file(name) or "") if name.endswith(TEST_SUFFIX) else None
         if tested is not None and tested.policy is not None:
             return
@@ -303,7 +303,7 @@ class Loader(msgspec.Struct, kw_only=True):
             return str(error).rpartition(": ")[2].lower()
 
     def _unique_names(self) -> None:
-        """Reports policies that share a name."""
+        """Report policies that share a name."""
         seen: dict[str, Span] = {}
         for name in dict.fromkeys(self.wanted):
             file = self.files[name]

@@ -239,7 +239,7 @@ async def apply_if_different(writer: ObjectWriter, wanted: Mapping[str, Any], fo
 
 
 async def remove(writer: ObjectWriter, found: PlainObject) -> None:
-    """Deletes the object, unless it is already deleted."""
+    """Delete the object, unless it is already deleted."""
     with contextlib.suppress(api_errors.NotFound):
         await writer.delete(found)
 
@@ -255,7 +255,7 @@ def _is_up_to_date(wanted: Mapping[str, Any], found: PlainObject) -> bool:
 
 
 async def _claim(writer: ObjectWriter, wanted: Mapping[str, Any], app: ObjectMeta) -> None:
-    """Raises NotOwned unless the name is free or the object is the app's, also if it is not in the cache or its labels were removed."""
+    """Raise NotOwned unless the name is free or the object is the app's, also if it is not in the cache or its labels were removed."""
     meta = wanted["metadata"]
     current = await existing(writer, wanted["kind"], meta.get("namespace", ""), meta["name"])
     if current is not None and not is_app_of(current, app):

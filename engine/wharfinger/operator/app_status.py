@@ -216,7 +216,7 @@ class AppDrift:
         return drift
 
     def forget(self, app: str) -> None:
-        """Removes the entry of a deleted app."""
+        """Remove the entry of a deleted app."""
         self._known.pop(app, None)
         self._evicted_at.pop(app, None)
 
@@ -237,7 +237,7 @@ class AppDrift:
         return next((pods[key] for key in drift.movable if key in pods), None)
 
     async def evict(self, app: PolicyApp, pod: Any) -> None:
-        """Evicts the pod, and records an event about the eviction or its refusal. The next attempt comes after the interval."""
+        """Evict the pod, and record an event about the eviction or its refusal. The next attempt comes after the interval."""
         self._evicted_at[key_of(app)] = self._clock.now()
         meta = pod.metadata
         related = Reference(kind="Pod", name=meta.name, namespace=meta.namespace, uid=meta.uid)

@@ -39,7 +39,7 @@ POLL_SECONDS = 1.0
 
 
 def _unless_absent(emit: Emit) -> Emit:
-    """Emits all but errors for kinds that are not installed, which are logged once for all of them."""
+    """Emit all but errors for kinds that are not installed, which are logged once for all of them."""
     return lambda event: None if isinstance(event, Failed) and isinstance(event.error, NotFound) else emit(event)
 
 
@@ -119,11 +119,11 @@ class Reconcilers:
             cache.watch(kind, self._made_for_app)
 
     async def run(self) -> None:
-        """Runs until `stop`, or until cancelled."""
+        """Run until `stop`, or until cancelled."""
         await run_all(self.controllers, self._clock, self._leadership)
 
     async def stop(self) -> None:
-        """Waits until work in progress has ended, within `DRAIN_SECONDS`."""
+        """Wait until work in progress has ended, within `DRAIN_SECONDS`."""
         for controller in self.controllers:
             controller.stop()
         try:
@@ -167,7 +167,7 @@ class Operator:
         )
 
     def reconcile(self, scheduler: Scheduler, server: ApiServer, policies: Policies) -> None:
-        """Makes the reconcilers, which run from `start` on. To be called before the informers run."""
+        """Make the reconcilers, which run from `start` on. To be called before the informers run."""
         self._reconcilers = Reconcilers(
             self._cache,
             self._rights,
@@ -188,19 +188,19 @@ class Operator:
         return {(controller.name,): float(len(controller.queue)) for controller in controllers}
 
     def start(self, tasks: Tasks) -> None:
-        """Watches and reconciles from now on."""
+        """Watch and reconcile from now on."""
         tasks.start(self._informers.run(self._cache), "custom resources")
         tasks.start(self._emit_missing(), "definitions")
         if self._reconcilers is not None:
             tasks.start(self._reconcilers.run(), "reconcilers")
 
     async def stop(self) -> None:
-        """Waits until running reconciles have ended, within a limit."""
+        """Wait until running reconciles have ended, within a limit."""
         if self._reconcilers is not None:
             await self._reconcilers.stop()
 
     async def _emit_missing(self) -> None:
-        """Emits which kinds are missing, and when they appear; never returns."""
+        """Emit which kinds are missing, and when they appear; never returns."""
         informers, missing = self._informers, frozenset[str]()
         await informers.wait_synced()
         while True:

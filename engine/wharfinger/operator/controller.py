@@ -107,7 +107,7 @@ class WorkQueue:
         return not (self._waiting or self._working)
 
     def add(self, key: str) -> None:
-        """Adds the key, unless it waits already."""
+        """Add the key, unless it waits already."""
         if self._stopped or key in self._waiting or key in self._dirty:
             return
         if key in self._working:
@@ -118,7 +118,7 @@ class WorkQueue:
         self._emit(KeyAdded(self.name))
 
     def add_after(self, key: str, seconds: float) -> None:
-        """Adds the key after a delay in seconds, or at an earlier time that was set before."""
+        """Add the key after a delay in seconds, or at an earlier time that was set before."""
         due = self._clock.monotonic() + seconds
         if seconds <= 0:
             self.add(key)
@@ -137,7 +137,7 @@ class WorkQueue:
         return wait
 
     def forget(self, key: str) -> None:
-        """Forgets the failures of the key."""
+        """Forget the failures of the key."""
         self._failures.pop(key, None)
 
     async def get(self) -> str | None:
@@ -154,7 +154,7 @@ class WorkQueue:
             await self._changed_or(self._later[0][0] if self._later else None)
 
     def done(self, key: str) -> None:
-        """Marks the key as done; it waits again if it was added meanwhile."""
+        """Mark the key as done; it waits again if it was added meanwhile."""
         self._working.discard(key)
         if key in self._dirty:
             self._dirty.discard(key)
@@ -163,13 +163,13 @@ class WorkQueue:
         self._changed.set()
 
     def stop(self) -> None:
-        """Accepts and returns no more keys; those that wait are dropped."""
+        """Accept and return no more keys; those that wait are dropped."""
         self._stopped = True
         self._waiting.clear()
         self._changed.set()
 
     async def drained(self) -> None:
-        """Waits until no key is being worked on."""
+        """Wait until no key is being worked on."""
         while self._working:
             await self._changed_or(None)
 
@@ -182,7 +182,7 @@ class WorkQueue:
                 self.add(key)
 
     async def _changed_or(self, moment: float | None) -> None:
-        """Waits until a key was added or finished, or the moment has come."""
+        """Wait until a key was added or finished, or the moment has come."""
         self._changed.clear()
         if moment is None:
             await self._changed.wait()
@@ -223,19 +223,19 @@ class Controller:
         self.queue = WorkQueue(name, clock, emit)
 
     async def run(self) -> None:
-        """Works while this process leads, until `stop` and the end of work in progress."""
+        """Work while this process leads, until `stop` and the end of work in progress."""
         async with asyncio.TaskGroup() as group:
             for index in range(self._workers):
                 group.create_task(self._work(), name=f"{self.name} {index}")
 
     def resume(self) -> None:
-        """Adds every known object, as a new leader does."""
+        """Add every known object, as a new leader does."""
         self.has_skipped = False
         for key in self._known():
             self.queue.add(key)
 
     def stop(self) -> None:
-        """Begins no more work; work in progress is finished."""
+        """Begin no more work; work in progress is finished."""
         self.queue.stop()
 
     async def _work(self) -> None:
@@ -269,7 +269,7 @@ class Controller:
 
 
 async def run_all(controllers: Iterable[Controller], clock: Clock, leadership: Leadership) -> None:
-    """Runs until cancelled or all controllers have stopped; every object is reconciled each time this process begins to lead."""
+    """Run until cancelled or all controllers have stopped; every object is reconciled each time this process begins to lead."""
     controllers = tuple(controllers)
     async with asyncio.TaskGroup() as group:
         resuming = group.create_task(_resume_as_leader(controllers, clock, leadership))
@@ -348,11 +348,11 @@ class ObjectCache:
         self.synced_kinds: set[str] = set()
 
     def watch(self, kind: str, handler: Changed) -> None:
-        """Calls the handler on every change of an object of the kind."""
+        """Call the handler on every change of an object of the kind."""
         self._handlers[kind].append(handler)
 
     def when_synced(self, kind: str, handler: Callable[[], None]) -> None:
-        """Calls the handler as soon as the kind is synced."""
+        """Call the handler as soon as the kind is synced."""
         self._syncs[kind].append(handler)
 
     def get(self, kind: str, key: str) -> Any | None:
@@ -365,7 +365,7 @@ class ObjectCache:
         return [found[key] for key in sorted(found)]
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """Stores the object, and calls the handlers if it is new or has changed."""
+        """Store the object, and call the handlers if it is new or has changed."""
         if kind in self._by_kind:
             key = key_of(obj)
             known = self._by_kind[kind].get(key)
@@ -374,13 +374,13 @@ class ObjectCache:
                 self._notify(kind, obj)
 
     def delete(self, kind: str, obj: Any) -> None:
-        """Removes the object, and calls the handlers if it was known."""
+        """Remove the object, and call the handlers if it was known."""
         known = self._by_kind.get(kind, {}).pop(key_of(obj), None)
         if known is not None:
             self._notify(kind, known)
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Replaces all objects of the kind."""
+        """Replace all objects of the kind."""
         if kind in self._by_kind:
             listed = {key_of(obj) for obj in objs}
             for gone in [obj for key, obj in self._by_kind[kind].items() if key not in listed]:
@@ -389,7 +389,7 @@ class ObjectCache:
                 self.upsert(kind, obj)
 
     def synced(self, kind: str) -> None:
-        """Marks the kind as synced: all its objects have been listed."""
+        """Mark the kind as synced: all its objects have been listed."""
         self.synced_kinds.add(kind)
         for handler in self._syncs[kind]:
             handler()
@@ -413,7 +413,7 @@ class AppPods:
         return [found[key] for key in sorted(found) if found[key].metadata.deletion_timestamp is None]
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """Stores the object if it is a pod of an app."""
+        """Store the object if it is a pod of an app."""
         if kind != "Pod":
             return
         key, name = key_of(obj), obj.metadata.labels.get(APP_LABEL)
@@ -426,7 +426,7 @@ class AppPods:
             self._changed(app)
 
     def delete(self, kind: str, obj: Any) -> None:
-        """Removes the object."""
+        """Remove the object."""
         app = self._app_of.pop(key_of(obj), None) if kind == "Pod" else None
         if app is not None:
             del self._pods[app][key_of(obj)]
@@ -435,7 +435,7 @@ class AppPods:
             self._changed(app)
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Replaces all objects of the kind."""
+        """Replace all objects of the kind."""
         for _ in self.replacing(kind, objs):
             pass
 

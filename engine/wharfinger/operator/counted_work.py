@@ -48,7 +48,7 @@ class CountedWork:
         return self._around + sum(statistics.evaluated * each for statistics, each in self._rules.values())
 
     def add(self, operations: int) -> None:
-        """Counts operations that are not those of a rule on nodes."""
+        """Count operations that are not those of a rule on nodes."""
         self._around += operations
 
     def statistics_of(self, plugin: Plugin) -> RuleStatistics:
@@ -75,7 +75,7 @@ class _CountingTimer(CallTimer):
         self._work = work
 
     def mark(self, point: str) -> None:
-        """Counts a search for pods to evict; filters and scores are counted by node."""
+        """Count a search for pods to evict; filters and scores are counted by node."""
         if point == "PostFilter":
             self._work.add(PREEMPTION)
 

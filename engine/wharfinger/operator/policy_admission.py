@@ -106,7 +106,7 @@ def _answer(written: msgspec.Raw, rights: TenantRights) -> CheckResult:
 
 
 def main() -> None:
-    """Answers the requests on standard input until it ends."""
+    """Answer the requests on standard input until it ends."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process at once, during any work
     os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))

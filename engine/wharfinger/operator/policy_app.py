@@ -60,14 +60,14 @@ class AdmittedApps:
         self._ages: dict[str, list[Age]] = defaultdict(list)
 
     def add(self, app: PolicyApp) -> None:
-        """Counts an app; one that is counted already changes nothing."""
+        """Count an app; one that is counted already changes nothing."""
         ages, age = self._ages[app.metadata.namespace], _age(app.metadata)
         place = bisect_left(ages, age)
         if place == len(ages) or ages[place] != age:
             ages.insert(place, age)
 
     def discard(self, app: PolicyApp) -> None:
-        """Stops counting an app, and admits the one that has waited longest."""
+        """Stop counting an app, and admits the one that has waited longest."""
         meta = app.metadata
         ages, age = self._ages[meta.namespace], _age(meta)
         place = bisect_left(ages, age)
@@ -115,7 +115,7 @@ class InlinePolicies:
         return found
 
     def forget(self, app: str) -> None:
-        """Removes the entry of a deleted app."""
+        """Remove the entry of a deleted app."""
         self._object_with_name.pop(app, None)
 
 
@@ -200,7 +200,7 @@ class PolicyAppReconciler:
         return OWN_POLICY_RECHECK_SECONDS if spec.policy is not None and spec.policy.inline is not None else RECHECK_SECONDS
 
     async def _make(self, app: PolicyApp, spec: PolicyAppSpec, *, waits: bool) -> tuple[str, str] | None:
-        """Writes the objects that are missing or different; (reason, message) if that fails.
+        """Write the objects that are missing or different; (reason, message) if that fails.
 
         While the app `waits` for its policy, no Deployment is written: no pod may be placed without the policy.
         """
@@ -264,7 +264,7 @@ class PolicyAppReconciler:
         return spec.policy.name or app_objects.policy_name(app)
 
     async def _write_status(self, app: PolicyApp, status: Mapping[str, Any], before: str | None, phase: AppPhase) -> None:
-        """Writes the status if it has changed, and an event if the phase has changed."""
+        """Write the status if it has changed, and an event if the phase has changed."""
         if dict(status) == app.status:
             return
         await self._writer.apply_status(app, status)
@@ -277,7 +277,7 @@ class PolicyAppReconciler:
     # ── the end ──
 
     async def _delete_objects(self, app: PolicyApp) -> bool:
-        """Deletes what was made, the policy last, then the finalizer; True while something is still being deleted.
+        """Delete what was made, the policy last, then the finalizer; True while something is still being deleted.
 
         Reads from the API server: the informers may not have the latest writes yet.
         """
@@ -298,7 +298,7 @@ class PolicyAppReconciler:
         return False
 
     async def _delete_orphaned_policy(self, key: str) -> None:
-        """Removes the policy of a deleted app: an app that is deleted while it gets its finalizer has no `_delete_objects`."""
+        """Remove the policy of a deleted app: an app that is deleted while it gets its finalizer has no `_delete_objects`."""
         namespace, _, name = key.partition("/")
         deleted = ObjectMeta(name=name, namespace=namespace)
         policy = self._object_with_name("SchedulingPolicy", deleted)

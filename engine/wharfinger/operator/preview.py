@@ -195,7 +195,7 @@ def _expanded(plain: dict[str, Any], kind: type[objects.AnyObject], cluster: Obj
 
 
 def _limit_own_labels(workload: objects.AnyObject) -> None:
-    """Raises UsageError if each pod has labels of its own, with its name or number, and these are too large together."""
+    """Raise UsageError if each pod has labels of its own, with its name or number, and these are too large together."""
     if isinstance(workload, objects.StatefulSet):
         count, metadata = workload.spec.replicas, workload.spec.template.metadata
         own = [metadata.labels]
@@ -214,7 +214,7 @@ def _limit_own_labels(workload: objects.AnyObject) -> None:
 
 
 def _of_class(pods: Sequence[objects.Pod], cluster: Objects) -> None:
-    """Raises UsageError for pods with another priority than that of their class, which no API server would accept.
+    """Raise UsageError for pods with another priority than that of their class, which no API server would accept.
 
     With a free choice of numbers one could find out the priorities of the pods that would be evicted, one comparison at a time.
     """
@@ -235,7 +235,7 @@ def _what_if(spec: PlacementPreviewSpec) -> WhatIf:
 
 
 def _refuse_drain(spec: PlacementPreviewSpec) -> None:
-    """Raises UsageError for a drain: it would show the pods of other namespaces on the node, and of their priorities."""
+    """Raise UsageError for a drain: it would show the pods of other namespaces on the node, and of their priorities."""
     if spec.drain:
         raise UsageError(
             "a drain moves pods of other namespaces, which a preview does not show; leave out `drain`, or set `tenantPolicies: Trusted`"
@@ -243,7 +243,7 @@ def _refuse_drain(spec: PlacementPreviewSpec) -> None:
 
 
 def _refuse_duplicate_names(policies: Sequence[CompiledPolicy]) -> None:
-    """Raises UsageError if two policies have the same name."""
+    """Raise UsageError if two policies have the same name."""
     names = Counter(policy.name for policy in policies)
     twice = next((name for name, times in names.items() if times > 1), None)
     if twice is not None:
@@ -251,7 +251,7 @@ def _refuse_duplicate_names(policies: Sequence[CompiledPolicy]) -> None:
 
 
 def _refuse_affinity_to_others(pods: Sequence[objects.Pod]) -> None:
-    """Raises UsageError for pods whose affinity looks at pods of other namespaces.
+    """Raise UsageError for pods whose affinity looks at pods of other namespaces.
 
     The answer would show whether a pod there has a label, to users who may not create such pods: Kubernetes has a
     quota for that (the scope CrossNamespacePodAffinity), which holds when pods are made, and a preview makes none.

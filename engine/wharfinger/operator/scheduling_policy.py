@@ -107,7 +107,7 @@ class SchedulingPolicySource:
         cache.when_synced(KIND, self._changed.set)
 
     async def run(self, sink: PolicySink) -> None:
-        """Gives the sink all policies and then every change, until cancelled."""
+        """Give the sink all policies and then every change, until cancelled."""
         reported: str | None = ""
         offered: dict[str, PolicyText] | None = None
         while True:
@@ -152,7 +152,7 @@ class SchedulingPolicySource:
         return None if app is None else reference_of(app)
 
     async def _wait_for_change(self, reported: str | None) -> None:
-        """Waits until a policy changes, or until `refused` returns another reason than before."""
+        """Wait until a policy changes, or until `refused` returns another reason than before."""
         while not await until(self._changed, self._clock, _POLL_SECONDS):
             if KIND in self._cache.synced_kinds and self._refused() != reported:
                 return

@@ -42,7 +42,7 @@ class Covered(Struct, frozen=True, kw_only=True):
 
 
 def covered_fraction(coverage: Iterable[Covered]) -> float:
-    """Answers produced per answers possible; 1 where there is nothing to cover."""
+    """Answer produced per answers possible; 1 where there is nothing to cover."""
     points = list(coverage)
     possible = sum(len(point.possible) for point in points)
     return sum(len(point.seen & set(point.possible)) for point in points) / possible if possible else 1.0

@@ -140,7 +140,7 @@ def formatted(test: str) -> str:
 
 
 def _raise_for(diagnostics: Diagnostics, texts: Mapping[str, str]) -> None:
-    """Raises PolicyError for errors in the conditions of a statement."""
+    """Raise PolicyError for errors in the conditions of a statement."""
     about = Diagnostics()
     for diagnostic in diagnostics:
         if diagnostic.span.source.name in texts and diagnostic.severity is Severity.ERROR:

@@ -89,7 +89,7 @@ class Encoder(ABC):
         self._read_constants()
 
     def _read_constants(self) -> None:
-        """Names the texts and numbers that the policy is written with."""
+        """Name the texts and numbers that the policy is written with."""
         exprs = [let.value for let in self.policy.lets] + list(rule_expressions(self.policy))
         for part in itertools.chain.from_iterable(map(typed.walk, exprs)):
             if isinstance(part, typed.Const):

@@ -171,7 +171,7 @@ class World:
         return False if kind is Kind.BOOL else z3.IntVal(0) if kind in TEXTS else real(0)
 
     def close(self) -> None:
-        """States the values of string functions for all known texts, and the relations between attributes of one node."""
+        """State the values of string functions for all known texts, and the relations between attributes of one node."""
         self._link()
         known = len(self.texts)
         if self.example:
@@ -211,7 +211,7 @@ class World:
             self._state(application, applies, result)
 
     def _state(self, application: Application, applies: Condition, result: Any) -> None:
-        """States that a function has a result where a condition is true."""
+        """State that a function has a result where a condition is true."""
         known, value = self._known(result, application.kind), application.value
         same = both(value.term == known.term, value.present) if known.present is True else negated(value.present)
         self.facts.append(as_bool(implied(applies, same)))
@@ -364,7 +364,7 @@ class World:
                     self.facts.append(z3.Or(*(status.term == self.text(each) for each in READY)))
 
     def _link_gpus(self) -> None:
-        """Keeps an example to pods of one GPU at most and to whole GPUs, where the policies read shares of GPUs.
+        """Keep an example to pods of one GPU at most and to whole GPUs, where the policies read shares of GPUs.
 
         GpuShares then rejects a node exactly if it has fewer free thousandths than the pod requests.
         """

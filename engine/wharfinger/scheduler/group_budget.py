@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 
-class PolicySuspended(Exception):
-    """A policy that governs a member is suspended, so the group waits; the text names every such policy."""
+class GroupSuspended(Exception):
+    """The group waits, because policies that govern a member are suspended; the text names them."""
 
 
 class GroupBudget:
-    """Compares the steps of an attempt with the budget of policies, and raises `PolicySuspended` to end the attempt."""
+    """Compares the steps of an attempt with the budget of policies, and raises `GroupSuspended` to end the attempt."""
 
     def __init__(self, cluster: LiveCluster, budget: PolicyBudget) -> None:
         self._cluster = cluster
@@ -44,7 +44,7 @@ class GroupBudget:
         return self._budget.group_step(self._policies)
 
     def check(self) -> None:
-        """Raise `PolicySuspended` if a policy that governs a member is suspended."""
+        """Raise `GroupSuspended` if a policy that governs a member is suspended."""
         suspended = frozenset(self._budget.suspended)
         if self._tried is None or suspended == self._passed:
             return
@@ -53,16 +53,16 @@ class GroupBudget:
         for pod in group.kinds:
             found.update(dict.fromkeys(map(str, self._budget.holding(profile.chain, pod, snapshot))))
         if found:
-            raise PolicySuspended("; ".join(found))
+            raise GroupSuspended("; ".join(found))
         self._passed = suspended
 
     def check_result(self) -> None:
-        """Raise `PolicySuspended` if the search for a result has suspended a policy: nothing may be done with that result."""
+        """Raise `GroupSuspended` if the search for a result has suspended a policy: nothing may be done with that result."""
         self._budget.check_step(self._policies)
         self.check()
 
     def checking(self, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
-        """The same steps and result; raises `PolicySuspended` once a policy that governs a member is suspended."""
+        """The same steps and result; raises `GroupSuspended` once a policy that governs a member is suspended."""
         try:
             while True:
                 self.check()

@@ -27,7 +27,7 @@ from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.group_binding import DELETED, STOPPED, GroupBinding
 from wharfinger.scheduler.cycle import STEPS_IN_ORDER, StepsAhead
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
-from wharfinger.scheduler.group_budget import GroupBudget, PolicySuspended
+from wharfinger.scheduler.group_budget import GroupBudget, GroupSuspended
 from wharfinger.scheduler.group_search import MEMBERS_PER_STEP, GroupSearch, Reservations, in_one_step, is_small
 from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import Place
@@ -179,14 +179,14 @@ class GroupCycle:
         try:
             self._budget.check()
             yield from self._decide(attempt)
-        except PolicySuspended as suspended:
+        except GroupSuspended as suspended:
             if entry.stale:
                 self._groups.put_back(entry)
             else:
                 yield from self._rejected(attempt, str(suspended), frozenset({SUSPENDED}))
 
     def _decide(self, attempt: _Attempt) -> Steps:
-        """Search for a place and act on the answer; `PolicySuspended` if a policy that governs a member is suspended during a search."""
+        """Search for a place and act on the answer; `GroupSuspended` if a policy that governs a member is suspended during a search."""
         entry = attempt.entry
         for _ in range(MAX_SEARCHES):
             started = self._clock.monotonic()
@@ -240,7 +240,7 @@ class GroupCycle:
                 kept = answer.nodes if keep and isinstance(answer, Placed) else {}
                 try:
                     self._budget.check_result()
-                except PolicySuspended:
+                except GroupSuspended:
                     self._forget(attempt, kept)
                     raise
                 return answer, None if kept else self._cluster.snapshot().revision

@@ -47,7 +47,7 @@ StopwatchOf = Callable[[str], "Stopwatch | None"]
 
 
 def not_measured(_profile: str) -> None:
-    """Returns no stopwatch: decisions are not measured."""
+    """Return no stopwatch: decisions are not measured."""
 
 
 class Ports(Struct, frozen=True, kw_only=True):

@@ -68,7 +68,7 @@ class FairQueue(Generic[Item]):
         return sum(map(len, self._waiting.values()))
 
     def put(self, requester: Requester, item: Item) -> None:
-        """Adds a waiting item; TooMany if the limits do not allow it."""
+        """Add a waiting item; TooMany if the limits do not allow it."""
         if len(self) >= self._places.waiting or len(self._waiting.get(requester, ())) >= self._places.waiting_of_requester:
             raise TooMany
         present = self._present()
@@ -105,7 +105,7 @@ class FairQueue(Generic[Item]):
         return requester, item
 
     def release(self, requester: Requester, used: float) -> None:
-        """Frees a place, and counts what its requester used."""
+        """Free a place, and count what its requester used."""
         self._holding[requester] -= 1
         if not self._holding[requester]:
             del self._holding[requester]
@@ -114,7 +114,7 @@ class FairQueue(Generic[Item]):
         self._forget()
 
     def withdraw(self, requester: Requester, item: Item) -> bool:
-        """Removes a waiting item; True if it was waiting."""
+        """Remove a waiting item; True if it was waiting."""
         waiting = self._waiting.get(requester)
         if waiting is None or item not in waiting:
             return False

@@ -139,7 +139,7 @@ class SeriesProblem(Struct, kw_only=True):
     example: str = ""
 
     def found(self, example: str) -> None:
-        """Counts one more series; the first one is the example."""
+        """Count one more series; the first one is the example."""
         if not self.count:
             self.example = on_one_line(example, _SHOWN)
         self.count += 1

@@ -196,7 +196,7 @@ class PrometheusAdapter(HTTPAdapter):
         super().__init__(max_retries=0)
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        """Makes the pools with connections that keep the deadline."""
+        """Make the pools with connections that keep the deadline."""
         super().init_poolmanager(*arguments, **options)
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
 

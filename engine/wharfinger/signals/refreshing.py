@@ -88,13 +88,13 @@ class Sink(Protocol):
         """The nodes as they are now."""
 
     def publish(self, key: str, found: Mapped) -> None:
-        """Gives decisions these samples of a signal."""
+        """Give decisions these samples of a signal."""
 
     def drop(self, key: str) -> None:
-        """Removes a signal that no policy reads any more."""
+        """Remove a signal that no policy reads any more."""
 
     def retry_rejected(self) -> None:
-        """Announces that decisions may change without new samples: some have become too old."""
+        """Announce that decisions may change without new samples: some have become too old."""
 
     def snapshot(self) -> Snapshot:
         """The cluster as decisions see it now."""
@@ -243,17 +243,17 @@ class Refresher:
         return self.state.query
 
     def follow(self, query: Query) -> None:
-        """Uses the interval of this query of the same signal from the next refresh on."""
+        """Use the interval of this query of the same signal from the next refresh on."""
         self.state.query = query
 
     async def run(self) -> None:
-        """Refreshes at once and then at the interval, until cancelled."""
+        """Refresh at once and then at the interval, until cancelled."""
         while True:
             await self.refresh()
             await self._clock.sleep(self.query.refresh * random.uniform(1 - JITTER, 1 + JITTER))
 
     async def refresh(self) -> None:
-        """Sends the query once and publishes the samples; emits success or failure."""
+        """Send the query once and publish the samples; emit success or failure."""
         query, state = self.query, self.state
         began = self._clock.monotonic()
         try:
@@ -348,7 +348,7 @@ class Signals:
         )
 
     def follow(self, policies: Iterable[typed.Policy]) -> None:
-        """Starts and stops refreshers so that these policies have their signals."""
+        """Start and stop refreshers so that these policies have their signals."""
         self._policies = tuple(policies)
         queries = queries_of(self._policies, self._limits)
         for key in self._refreshers.keys() - queries.keys():
@@ -365,7 +365,7 @@ class Signals:
         self._emit(SignalsFollowed(queries))
 
     async def run(self) -> None:
-        """Refreshes the signals and checks how fresh the samples are, until cancelled."""
+        """Refresh the signals and check how fresh the samples are, until cancelled."""
         self._running = True
         try:
             for key in self._refreshers:

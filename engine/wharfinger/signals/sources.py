@@ -148,7 +148,7 @@ class NoSource:
         self._why = why
 
     async def measured(self, query: Query, nodes: NodeNames) -> Mapped:  # noqa: ARG002 — there is nothing to ask
-        """Raises SignalFailed with the reason."""
+        """Raise SignalFailed with the reason."""
         raise SignalFailed(Kind.SETTINGS, self._why)
 
 

@@ -89,7 +89,7 @@ def _new_claim(state: ClusterState, pod: PodView, name: str, template: objects.R
 
 
 def write_claims(state: ClusterState, pod: PodView, allocations: Iterable[ClaimAllocation], put: Put | None = None) -> None:
-    """Writes the allocations of a pod's claims to `state`, and reserves for it those that are allocated already.
+    """Write the allocations of a pod's claims to `state`, and reserve for it those that are allocated already.
 
     A claim for extended resources gets a new name.
     """
@@ -112,7 +112,7 @@ def write_claims(state: ClusterState, pod: PodView, allocations: Iterable[ClaimA
 def give_back_claims(
     state: ClusterState, pod: PodView, put: Put | None = None, drop: Callable[[objects.ResourceClaim], None] | None = None
 ) -> None:
-    """Takes a pod that leaves off its claims; those that are reserved for no other pod lose their devices.
+    """Take a pod that leaves off its claims; those that are reserved for no other pod lose their devices.
 
     A claim for extended resources is dropped: the pod that is created again gets another. `put` and `drop` change the state, by default
     without a way back.

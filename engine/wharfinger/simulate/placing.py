@@ -61,7 +61,7 @@ Tried = Callable[[Decision, Snapshot], None]
 
 
 def ignore(_decision: Decision, _snapshot: Snapshot) -> None:
-    """Ignores a decision."""
+    """Ignore a decision."""
 
 
 def place_pods(

@@ -73,15 +73,15 @@ class Log:
         return self._logger.isEnabledFor(level)
 
     def info(self, event: str, /, **fields: Any) -> None:
-        """Logs an event of level info."""
+        """Log an event of level info."""
         self._write(logging.INFO, event, fields)
 
     def warning(self, event: str, /, **fields: Any) -> None:
-        """Logs an event of level warning."""
+        """Log an event of level warning."""
         self._write(logging.WARNING, event, fields)
 
     def error(self, event: str, /, *, exc_info: BaseException | None = None, **fields: Any) -> None:
-        """Logs an event of level error, with the traceback of an exception."""
+        """Log an event of level error, with the traceback of an exception."""
         self._write(logging.ERROR, event, fields, exc_info)
 
     def _write(self, level: int, event: str, fields: Line, error: BaseException | None = None) -> None:
@@ -107,7 +107,7 @@ class Logs:
         sys.excepthook = self._crashed
 
     def close(self) -> None:
-        """Writes the remaining lines, and restores the former configuration of logging."""
+        """Write the remaining lines, and restore the former configuration of logging."""
         sys.excepthook = self._excepthook
         logging.getLogger().removeHandler(self._handler)
         for logger, level in self._levels:
@@ -115,7 +115,7 @@ class Logs:
         self.writer.close()
 
     def _crashed(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """Logs the exception that ends the process as one line, so that its traceback is not mixed with other lines."""
+        """Log the exception that ends the process as one line, so that its traceback is not mixed with other lines."""
         if isinstance(error, Exception):
             log().error("crashed", exc_info=error)
         else:
@@ -157,7 +157,7 @@ class _Handler(logging.Handler):
         self._stamp = stamp
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes the line of a record."""
+        """Write the line of a record."""
         level = next((name for name in reversed(_LEVELS) if record.levelno >= _LEVELS[name]), "debug")
         line: Line = {"time": self._stamp(), "level": level}
         if record.name == _LOGGER:
@@ -238,7 +238,7 @@ class LineWriter:
         atexit.register(self.close)
 
     def line(self, text: bytes) -> None:
-        """Takes a line, without its line end, from any thread."""
+        """Take a line, without its line end, from any thread."""
         with self._lock:
             if self._n_bytes + len(text) > self._max_bytes:
                 self.dropped += 1
@@ -251,7 +251,7 @@ class LineWriter:
             self._thread.wake()
 
     def close(self) -> None:
-        """Writes the remaining lines, within `CLOSE_TIMEOUT`. Later lines are dropped."""
+        """Write the remaining lines, within `CLOSE_TIMEOUT`. Later lines are dropped."""
         atexit.unregister(self.close)
         self._thread.close(CLOSE_TIMEOUT)
 

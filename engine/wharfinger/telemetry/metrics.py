@@ -65,7 +65,7 @@ class Metrics:
         return found
 
     def read(self, metric: Metric, reading: Reading) -> None:
-        """Calls `reading` for the values of a metric at scrape time; the values of several readings are joined."""
+        """Call `reading` for the values of a metric at scrape time; the values of several readings are joined."""
         self._readings.add(metric, reading)
 
 
@@ -77,7 +77,7 @@ class Readings(Collector):
         self._readings: dict[Metric, list[Reading]] = {metric: [] for metric in Metric if metric.declaration.read}
 
     def add(self, metric: Metric, reading: Reading) -> None:
-        """Adds a reading of a metric."""
+        """Add a reading of a metric."""
         self._readings[metric].append(reading)
 
     def describe(self) -> Iterator[Family]:

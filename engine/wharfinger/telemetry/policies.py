@@ -62,7 +62,7 @@ class PolicyTelemetry:
         }
 
     def _tried(self, event: PolicyTried) -> None:
-        """Counts and logs a new text, with its findings as text."""
+        """Count and log a new text, with its findings as text."""
         status = event.status
         self._reloads.labels(status.result.value).inc()
         if status.result is Result.REFUSED:
@@ -95,7 +95,7 @@ class PolicyTelemetry:
         self._log.warning("policy suspended", **_named(event.status), why=event.status.suspended)
 
     def _reloaded(self, event: PoliciesReloaded) -> None:
-        """Logs how many policies there are in each state, and removes the series of policies that do not exist any more."""
+        """Log how many policies there are in each state, and remove the series of policies that do not exist any more."""
         for name in self._once_suspended - {status.name for status in event.statuses}:
             self._suspensions.remove(name)
             self._once_suspended.discard(name)
@@ -104,7 +104,7 @@ class PolicyTelemetry:
         self._log.info("policies adopted", seconds=round(event.seconds, 4), **counts)
 
     def _source_changed(self, event: SourceChanged) -> None:
-        """Logs why a source cannot be read, or that it can be again."""
+        """Log why a source cannot be read, or that it can be again."""
         status = event.status
         if status.lost:
             self._log.error("policy source lost", source=status.name, why=status.lost)
@@ -153,11 +153,11 @@ class ReloadHistory:
         }
 
     def _reviewed(self, event: PolicyReviewed) -> None:
-        """Remembers what was found on the cluster, without the older report."""
+        """Remember what was found on the cluster, without the older report."""
         self._add(replace(event.status, report="\n".join(map(str, event.findings))), "warned", self._now())
 
     def _removed(self, event: PolicyRemoved) -> None:
-        """Remembers that the policy was taken away; its last report is left out."""
+        """Remember that the policy was taken away; its last report is left out."""
         self._add(replace(event.status, result=Result.ACCEPTED, report=""), "removed", self._now())
 
     def _source_changed(self, event: SourceChanged) -> None:
@@ -201,7 +201,7 @@ class SignalTelemetry:
         }
 
     def _followed(self, event: SignalsFollowed) -> None:
-        """Forgets other signals, and removes the series of their metrics."""
+        """Forget other signals, and remove the series of their metrics."""
         queries = event.queries
         self._failing = {key: kind for key, kind in self._failing.items() if key in queries}
         self._known_problems = {key: problems for key, problems in self._known_problems.items() if key in queries}
@@ -211,7 +211,7 @@ class SignalTelemetry:
             self._suspended.discard((policy, metric))
 
     def _refreshed(self, event: SignalRefreshed) -> None:
-        """Measures a refresh, and logs it if the signal failed before or has new kinds of unusable series."""
+        """Measure a refresh, and log it if the signal failed before or has new kinds of unusable series."""
         query, found = event.query, event.found
         self._seconds.labels(query.place).observe(event.seconds)
         if self._failing.pop(query.key, None) is not None:
@@ -228,7 +228,7 @@ class SignalTelemetry:
         self._known_problems[query.key] = frozenset(problems)
 
     def _refresh_failed(self, event: RefreshFailed) -> None:
-        """Counts and measures a failure, and logs it unless the refresh before failed in the same way."""
+        """Count and measure a failure, and log it unless the refresh before failed in the same way."""
         query, error = event.query, event.error
         self._seconds.labels(query.place).observe(event.seconds)
         self._failures.labels(query.place, error.kind.value).inc()
@@ -275,7 +275,7 @@ class PolicyEvents:
         }
 
     def _tried(self, event: PolicyTried | PolicyChanged) -> None:
-        """Records whether a text holds, and if not, why."""
+        """Record whether a text holds, and if not, why."""
         status = event.status
         if status.result is Result.REFUSED:
             first = next((str(finding) for finding in status.findings if finding.severity == "error"), "")
@@ -290,7 +290,7 @@ class PolicyEvents:
         self._record(event.status, WARNING, "PolicyWarning", "; ".join(finding.message for finding in event.findings))
 
     def _removed(self, event: PolicyRemoved) -> None:
-        """Records that a key of an object that is still there has been removed."""
+        """Record that a key of an object that is still there has been removed."""
         status = event.status
         if status.about is not None and status.about.kind == "ConfigMap":
             self._record(status, NORMAL, "PolicyRemoved", "removed")

@@ -97,7 +97,7 @@ class RecentDecisions:
         return len(self._records)
 
     def _decided(self, event: Decided) -> None:
-        """Keeps the best nodes of a decision that was just made, if there is time for it."""
+        """Keep the best nodes of a decision that was just made, if there is time for it."""
         decision = event.decision
         if decision.node is None:
             return
@@ -113,7 +113,7 @@ class RecentDecisions:
         self._saved -= self._timer() - began
 
     def _attempted(self, attempt: AttemptEnded) -> None:
-        """Keeps the record of an attempt that has ended, and drops the oldest ones."""
+        """Keep the record of an attempt that has ended, and drop the oldest ones."""
         pod, node, message = attempt.pod, attempt.node, attempt.message
         best = self._pending.pop(pod.uid, None) if self._pending else None
         n_bytes = _RECORD_BYTES + _LETTER_BYTES * (len(message) + len(pod.key) + len(pod.uid))
@@ -190,13 +190,13 @@ class SchedulingHistory:
         self.points: deque[Point] = deque(maxlen=MAX_POINTS)
 
     async def run(self, read: Callable[[], Reading]) -> None:
-        """Adds a point every `INTERVAL` seconds; never returns."""
+        """Add a point every `INTERVAL` seconds; never returns."""
         while True:
             await self._clock.sleep(INTERVAL)
             self.add(read())
 
     def add(self, reading: Reading) -> None:
-        """Adds the point of the interval that ends now."""
+        """Add the point of the interval that ends now."""
         now, monotonic, seen = self._clock.now(), self._clock.monotonic(), self._recent.n_seen
         latest = takewhile(lambda record: record.at >= self._since, self._recent.latest())
         spent = [record.seconds["decide"] for record in islice(latest, MAX_DECISIONS) if "decide" in record.seconds]

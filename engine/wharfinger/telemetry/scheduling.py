@@ -162,7 +162,7 @@ class SchedulingTelemetry:
         metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("repeated",): self._repeats.suppressed})
 
     def _attempted(self, attempt: AttemptEnded) -> None:
-        """Counts an attempt and writes its line."""
+        """Count an attempt and write its line."""
         result, profile = attempt.result, attempt.profile
         self._attempts(result, profile).inc()
         self._attempt_seconds(result, profile).observe(attempt.ended - attempt.started)
@@ -176,7 +176,7 @@ class SchedulingTelemetry:
         self._log_suppressed()
 
     def _group_attempted(self, attempt: GroupAttemptEnded) -> None:
-        """Counts an attempt to place a group and writes its line."""
+        """Count an attempt to place a group and write its line."""
         result, profile = attempt.result, attempt.profile
         self._group_attempts(result, profile).inc()
         self._group_seconds(result, profile).observe(attempt.ended - attempt.started)
@@ -197,7 +197,7 @@ class SchedulingTelemetry:
         self._log.warning("pods waited too long", pods=event.pods)
 
     def _failed(self, event: Failed) -> None:
-        """Counts an error, and writes its line unless there were many of its kind just now."""
+        """Count an error, and write its line unless there were many of its kind just now."""
         where, error = event.where, event.error
         place = place_of(where)
         self._errors(place).inc()
@@ -213,11 +213,11 @@ class SchedulingTelemetry:
         return DecisionStopwatch(self._metrics, self._statistics, profile)
 
     def limit_rules_to(self, present: Callable[[], Container[tuple[str, str]]]) -> None:
-        """Limits the metrics of rules to those with these labels."""
+        """Limit the metrics of rules to those with these labels."""
         self._statistics.present = present
 
     def close(self) -> None:
-        """Logs the counts of all errors that were not logged."""
+        """Log the counts of all errors that were not logged."""
         self._log_suppressed(all_of_it=True)
 
     def _stages(self, attempt: AttemptEnded) -> None:

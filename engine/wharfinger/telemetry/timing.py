@@ -55,7 +55,7 @@ class EventLoopLag:
         return max(self._longest, self._longest_before)
 
     async def run(self) -> None:
-        """Measures until cancelled."""
+        """Measure until cancelled."""
         loop = asyncio.get_running_loop()
         self._wait(loop)
         try:
@@ -73,13 +73,13 @@ class EventLoopLag:
         self._wait(loop)
 
     def record_delay(self, seconds: float) -> None:
-        """Records by how many seconds a beat was late."""
+        """Record by how many seconds a beat was late."""
         self._steps.observe(seconds)
         self._begin_next_window()
         self._longest = max(self._longest, seconds)
 
     def _begin_next_window(self) -> None:
-        """Begins the next minute when one is over; values older than two minutes are removed."""
+        """Begin the next minute when one is over; values older than two minutes are removed."""
         elapsed = self._timer() - self._since
         if elapsed >= WINDOW_SECONDS:
             self._longest_before = self._longest if elapsed < 2 * WINDOW_SECONDS else 0.0
@@ -150,7 +150,7 @@ class DecisionStopwatch:
         return SampledTimer(self._clock, whole=whole, shown=shown) if whole or shown else NO_TIMER
 
     def ended(self, call_timer: CallTimer, status: str) -> None:
-        """Adds up the seconds of rules, and observes the histograms for decisions that are shown."""
+        """Add up the seconds of rules, and observes the histograms for decisions that are shown."""
         if not isinstance(call_timer, SampledTimer):
             return
         stands_for = 1 if call_timer.whole else SAMPLE_EVERY

@@ -65,7 +65,7 @@ class PodTraces:
         self.handlers: Handlers = {AttemptEnded: self._attempted}
 
     def _attempted(self, attempt: AttemptEnded) -> None:
-        """Makes the spans of an attempt that has ended, if it is traced."""
+        """Make the spans of an attempt that has ended, if it is traced."""
         annotations = attempt.pod.annotations
         parent = self._parent(annotations) if PARENT in annotations else None
         if parent is None and self._chance() < self._ratio:
@@ -187,7 +187,7 @@ def provider_of(exporter: SpanExporter | Reported, version: str, instance: str) 
 
 @contextmanager
 def _variables_read() -> Iterator[None]:
-    """Turns what OpenTelemetry raises of its variables into a UsageError."""
+    """Turn what OpenTelemetry raises of its variables into a UsageError."""
     try:
         yield
     except (ValueError, RuntimeError, OSError) as error:

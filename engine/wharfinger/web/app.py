@@ -77,7 +77,7 @@ def health_routes(checks: Checks) -> list[Route]:
 
 
 def _ping() -> None:
-    """Passes always: a process that answers is up."""
+    """Pass always: a process that answers is up."""
 
 
 def _routes(name: str, checks: Mapping[str, Check]) -> list[Route]:
@@ -278,7 +278,7 @@ async def _profiled(seconds: float, request: Request) -> str:
 
 
 async def _left_or_stopping(request: Request) -> None:
-    """Waits until the client disconnects or the server stops."""
+    """Wait until the client disconnects or the server stops."""
     stopping: asyncio.Event | None = request.scope.get("state", {}).get(STOPPING)
     waits = [asyncio.ensure_future(_disconnected(request))]
     if stopping is not None:
@@ -291,7 +291,7 @@ async def _left_or_stopping(request: Request) -> None:
 
 
 async def _disconnected(request: Request) -> None:
-    """Waits until the client disconnects."""
+    """Wait until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -333,7 +333,7 @@ class LocalOnly:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers 403, or passes the request on."""
+        """Answer 403, or pass the request on."""
         answer = self._refusal(Request(scope)) if scope["type"] == "http" and scope["path"].startswith("/debug/") else None
         await (self._app if answer is None else answer)(scope, receive, send)
 

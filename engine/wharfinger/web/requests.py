@@ -159,7 +159,7 @@ class RateLimited:
         self._rate = RequestRate()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers when it is the request's turn."""
+        """Answer when it is the request's turn."""
         if scope["type"] == "http" and (seconds := self._rate.wait(asyncio.get_running_loop().time())):
             await asyncio.sleep(seconds)
         await self._app(scope, receive, send)

@@ -114,7 +114,7 @@ class LimitedProtocol(H11Protocol):
     _stopping: asyncio.Event
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Closes the connection at once if there are too many."""
+        """Close the connection at once if there are too many."""
         super().connection_made(transport)
         self._stopping = asyncio.Event()
         self._unparsed = bytearray()
@@ -126,13 +126,13 @@ class LimitedProtocol(H11Protocol):
             self._await_request()
 
     def data_received(self, data: bytes) -> None:
-        """Parses the first portion, and the others after other work."""
+        """Parse the first portion, and the others after other work."""
         self._unparsed += data
         if self._next is None:
             self._parse()
 
     def _parse(self) -> None:
-        """Parses a portion; the deadline ends once the request is complete: answering may take longer."""
+        """Parse a portion; the deadline ends once the request is complete: answering may take longer."""
         self._next = None
         portion = bytes(self._unparsed[:READ_BYTES])
         del self._unparsed[:READ_BYTES]
@@ -152,12 +152,12 @@ class LimitedProtocol(H11Protocol):
             self.transport.resume_reading()
 
     def shutdown(self) -> None:
-        """Signals to running answers that the server stops, so that they may end early."""
+        """Signal to running answers that the server stops, so that they may end early."""
         self._stopping.set()
         super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancels the deadlines."""
+        """Cancel the deadlines."""
         self._forget_deadline()
         self._forget_body_deadline()
         self._forget_unread()
@@ -167,18 +167,18 @@ class LimitedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Closes the connection if the client does not read in time."""
+        """Close the connection if the client does not read in time."""
         super().pause_writing()
         self._forget_unread()
         self._unread = self.loop.call_later(READ_TIMEOUT, self._discard_unread)
 
     def resume_writing(self) -> None:
-        """Cancels the deadline of the reader."""
+        """Cancel the deadline of the reader."""
         self._forget_unread()
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers 400, or ends the connection if the request is being answered already."""
+        """Answer 400, or end the connection if the request is being answered already."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             super().send_400_response(msg)
         else:
@@ -213,7 +213,7 @@ class LimitedProtocol(H11Protocol):
             self._unread = None
 
     def _discard_unread(self) -> None:
-        """Closes the connection and discards what the kernel still buffers for it."""
+        """Close the connection and discards what the kernel still buffers for it."""
         self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._give_up()
 

@@ -33,7 +33,7 @@ STEPS_PER_MESSAGE = 100
 
 
 def can_fork() -> bool:
-    """Returns True if this process may be forked, and the child has a core of its own: on Linux, in a process with one thread.
+    """Return True if this process may be forked, and the child has a core of its own: on Linux, in a process with one thread.
 
     A fork has no other threads, but the locks that they held. On macOS, libraries of the system fail in a fork.
     """

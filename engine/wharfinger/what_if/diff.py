@@ -198,7 +198,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     advance: Callable[[], None] = lambda: None,
     in_two_processes: bool = False,
 ) -> Diff:
-    """Compares where two chains place the waiting `pods` and the running `replaced`. `state` stays as it is.
+    """Compare where two chains place the waiting `pods` and the running `replaced`. `state` stays as it is.
 
     Where pods are replaced, they are taken from their nodes and placed with all others in order of age, as if the cluster were filled
     again; otherwise pods are placed in queue order. `labels` are those by whose values the pods are counted, by default the zone.
@@ -329,7 +329,7 @@ class _Comparison:
 
     @staticmethod
     def _may_differ(former: _Placed, uid: str, decision: Decision | _Tried) -> bool:
-        """Returns True unless the pod gets the node that it has on the side before, or its group is one on both sides.
+        """Return True unless the pod gets the node that it has on the side before, or its group is one on both sides.
 
         In a group on both sides, members differ only because the group does.
         """

@@ -416,7 +416,7 @@ def _supposed_nodes(request: EvaluationRequest, state: ClusterState, n_pods: int
 
 
 def _not_placed(pods: tuple[PodView, ...], state: ClusterState) -> None:
-    """Raises UsageError for a pod that has a node."""
+    """Raise UsageError for a pod that has a node."""
     for pod in pods:
         if state.is_placed(pod.uid):
             raise UsageError(f"pod {pod.key} is there already, on a node")

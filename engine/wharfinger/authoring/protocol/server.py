@@ -59,7 +59,7 @@ class _DiagnosticsSender:
         self.waiting: dict[str, asyncio.TimerHandle] = {}
 
     def changed(self, uri: str, text: str, version: int, pause: float) -> None:
-        """Reads a new text, and sends the findings about it and about the files that import it."""
+        """Read a new text, and send the findings about it and about the files that import it."""
         name = name_of(uri)
         self.answers.forget_results(name)
         self.answers.workspace.changed(name, text, version)
@@ -68,7 +68,7 @@ class _DiagnosticsSender:
             self.soon(other.name, pause + FINDINGS_DELAY)
 
     def soon(self, name: str, pause: float) -> None:
-        """Sends the findings about a document after a pause; a later call takes the place of this one."""
+        """Send the findings about a document after a pause; a later call takes the place of this one."""
         if name in self.waiting:
             self.waiting[name].cancel()
         self.waiting[name] = asyncio.get_event_loop().call_later(pause, self._send, name)
@@ -82,7 +82,7 @@ class _DiagnosticsSender:
 
 
 def _register_documents(found: LanguageServer, answers: Answers) -> None:
-    """Keeps the texts of the editor."""
+    """Keep the texts of the editor."""
     sender = _DiagnosticsSender(found, answers)
 
     @found.feature(lsp.INITIALIZED)
@@ -174,7 +174,7 @@ def _register_navigation(found: LanguageServer, answers: Answers) -> None:
 
 
 def _register_views(found: LanguageServer, answers: Answers) -> None:
-    """Answers about the whole text."""
+    """Answer about the whole text."""
     legend = lsp.SemanticTokensLegend(list(highlighting.KINDS), list(highlighting.MODIFIERS))
 
     @found.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
@@ -300,7 +300,7 @@ class Protocol(LanguageServerProtocol):
             return Refused(requester, JsonRpcInvalidParams.of(method) if known else JsonRpcMethodNotFound.of(method))
 
     def handle_message(self, message: Any) -> None:
-        """Answers a message. JsonRpcInvalidRequest for one that is not JSON-RPC, because it has no sender to answer."""
+        """Answer a message. JsonRpcInvalidRequest for one that is not JSON-RPC, because it has no sender to answer."""
         if isinstance(message, Refused):
             self._send_response(message.id, None, message.error.to_response_error())
         elif not hasattr(message, "jsonrpc"):
@@ -317,7 +317,7 @@ class StderrHandler(logging.Handler):
         self._tracebacks = tracebacks
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes one complaint."""
+        """Write one complaint."""
         message = self.format(record)
         if not self._tracebacks:
             first, *others = record.getMessage().strip().split("\n")  # pygls writes some tracebacks as part of the message

@@ -67,7 +67,7 @@ class DefaultPreemption(CountingPlugin, StepwisePostFilter):
     arguments_model = DefaultPreemptionArguments
 
     def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:  # noqa: ARG002 — the extension point
-        """Yields the priorities of placed pods, and the lowest of each node."""
+        """Yield the priorities of placed pods, and the lowest of each node."""
         yield _priorities(snapshot())
         yield ReadExtreme(_priorities(snapshot()), highest=False)
 

@@ -138,7 +138,7 @@ def base_overrides(governing: Sequence[CompiledPolicy]) -> BaseOverrides:
 
 
 def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
-    """Checks overrides; raises for an unknown or scoreless plugin, for arguments it does not take, and for contradictions."""
+    """Check overrides; raise for an unknown or scoreless plugin, for arguments it does not take, and for contradictions."""
     for policy in policies:
         for override in policy.base:
             known(override.plugin, registry)

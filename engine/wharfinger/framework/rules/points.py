@@ -64,7 +64,7 @@ class Scale(Protocol):
         """The points of one feasible node, bit for bit equal to `points`."""
 
     def check(self, points: NDArray[Any]) -> None:
-        """Raises PluginContractError if these are no points of feasible nodes; they were computed while the nodes were not feasible."""
+        """Raise PluginContractError if these are no points of feasible nodes; they were computed while the nodes were not feasible."""
 
 
 class IdentityScale:
@@ -86,7 +86,7 @@ class IdentityScale:
         return value
 
     def check(self, points: NDArray[Any]) -> None:
-        """Does nothing: raw scores are checked on all nodes."""
+        """Do nothing: raw scores are checked on all nodes."""
 
 
 class NormalizedScale:
@@ -123,7 +123,7 @@ class NormalizedScale:
         return points
 
     def check(self, points: NDArray[Any]) -> None:
-        """Raises PluginContractError if these are no points of feasible nodes."""
+        """Raise PluginContractError if these are no points of feasible nodes."""
         plugin_calls.checked_points(self._plugin, points, len(points))
 
 
@@ -185,7 +185,7 @@ class PolicyScale:
         return min(value, MAX_POINTS) if value > 0.0 else 0.0
 
     def check(self, points: NDArray[Any]) -> None:
-        """Does nothing: `points` is computed here, and not by a plugin."""
+        """Do nothing: `points` is computed here, and not by a plugin."""
 
 
 class WeightedScore(Protocol):

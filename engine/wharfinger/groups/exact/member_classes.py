@@ -120,7 +120,7 @@ class Sums:
         self._needs.append((len(each.members), found[0] if found else {}))
 
     def enough(self, snapshot: Snapshot) -> Callable[[NDArray[np.intp]], int]:
-        """Returns a function of rows: the most members of all classes that fit by the sums of free amounts, smallest requests first.
+        """Return a function of rows: the most members of all classes that fit by the sums of free amounts, smallest requests first.
 
         Never too few.
         """

@@ -84,7 +84,7 @@ def _weight(each: MemberClass) -> float:
 
 
 def _model(classes: Sequence[MemberClass], limit: int, *, by: str | None = None, others: Sequence[MemberClass] = ()) -> Make:
-    """Returns a function that makes a model whose classes are merged as far as necessary to limit its space."""
+    """Return a function that makes a model whose classes are merged as far as necessary to limit its space."""
 
     def make(decider: Decider, snapshot: Snapshot) -> Generator[None, None, GroupModel]:
         read = yield from readings(decider, snapshot, classes)

@@ -105,7 +105,7 @@ class _Rejection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_conflicts(policies: Sequence[typed.Policy], allowed: Mapping[Span, frozenset[str]], diagnostics: Diagnostics) -> None:
-    """Reports each score that prefers what some filter of these policies rejects, unless `allowed` keeps that away from the score."""
+    """Report each score that prefers what some filter of these policies rejects, unless `allowed` keeps that away from the score."""
     rejected = {text: rejection for policy in policies for text, rejection in _rejected(policy)}
     for policy in policies:
         lets = {let.name: let.value for let in policy.lets}

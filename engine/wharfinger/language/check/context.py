@@ -43,17 +43,17 @@ class WorkBudget(msgspec.Struct):
     findings: int = 0
 
     def spend(self, steps: int = 1) -> None:
-        """Counts steps; raises `TooMuchWork` when there are too many."""
+        """Count steps; raise `TooMuchWork` when there are too many."""
         self.steps += steps
         if self.steps > MAX_STEPS:
             raise TooMuchWork
 
     def count_building(self, members: int) -> None:
-        """Counts the steps of building a set or a text of this size; raises `TooMuchWork`."""
+        """Count the steps of building a set or a text of this size; raise `TooMuchWork`."""
         self.spend(1 + members // ITEMS_PER_STEP)
 
     def found(self) -> None:
-        """Counts a finding; raises `EnoughFindings` when there are too many."""
+        """Count a finding; raise `EnoughFindings` when there are too many."""
         self.findings += 1
         if self.findings > MAX_FINDINGS:
             raise EnoughFindings
@@ -154,7 +154,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, place=place)
 
     def error(self, code: Code, message: str, span: Span, **more: object) -> typed.Expr:
-        """Reports a finding; returns the expression that suppresses findings caused by it. Raises `EnoughFindings`."""
+        """Report a finding; return the expression that suppresses findings caused by it. Raises `EnoughFindings`."""
         self.work.found()
         self.diagnostics.error(code, message, span, **more)
         return unknown(span)

@@ -41,7 +41,7 @@ class Declared(msgspec.Struct):
 
 
 def declare(context: Context, declared: Declared, items: Sequence[ast.Item], prefix: str = "") -> None:
-    """Checks the declarations among some items and adds them to the context's names; `prefix` is "shared." for an import."""
+    """Check the declarations among some items and add them to the context's names; `prefix` is "shared." for an import."""
     lets: list[Named] = []
     lets.extend([GroupBlock(item) for item in items if isinstance(item, ast.Group)][:1])
     for item in items:

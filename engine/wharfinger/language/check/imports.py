@@ -43,7 +43,7 @@ class CheckedLibraries:
         self._numbers = itertools.count(1)
 
     def declare(self, inner: Context, declared: Declared, file: ast.File, prefix: str, after: int) -> int:
-        """Declares the items of a library, whose imports are declared; returns the number of the outcome.
+        """Declare the items of a library, whose imports are declared; return the number of the outcome.
 
         `after` is the number of the outcome before it.
         """
@@ -145,7 +145,7 @@ class _Libraries(msgspec.Struct, kw_only=True):
 def import_all(
     context: Context, declared: Declared, file: ast.File, files: Mapping[str, ast.File | None], checked: CheckedLibraries | None = None
 ) -> None:
-    """Adds the imports of a file to the context's names, and their sources to what is declared.
+    """Add the imports of a file to the context's names, and their sources to what is declared.
 
     Libraries that were `checked` for other files are not checked again, unless notes of the check are wanted.
     """

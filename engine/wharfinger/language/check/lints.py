@@ -47,13 +47,13 @@ class Lints(msgspec.Struct, frozen=True, kw_only=True):
     everywhere: frozenset[str]  # codes kept away from the whole policy
 
     def warn(self, code: Code, message: str, span: Span, owner: Span | None = None, **more: object) -> None:
-        """Reports a warning about something that belongs to a rule, unless the rule keeps it away."""
+        """Report a warning about something that belongs to a rule, unless the rule keeps it away."""
         if code.name not in self.allowed.get(owner or span, self.everywhere):
             self.context.error(code, message, span, **more)
 
 
 def lint(context: Context, presence: Presence, policy: typed.Policy, syntax: ast.Policy) -> None:
-    """Reports warnings about a policy without errors; not all of them if there are hundreds, or if the policy is too complex."""
+    """Report warnings about a policy without errors; not all of them if there are hundreds, or if the policy is too complex."""
     context.work.steps = 0
     try:
         _lint(context, presence, policy, syntax)
@@ -129,7 +129,7 @@ def _texts(value: ast.Expr) -> Iterator[str]:
 
 
 def unused_names(lints: Lints, names: Mapping[str, Binding]) -> None:
-    """Reports declarations that nothing refers to."""
+    """Report declarations that nothing refers to."""
     for binding in names.values():
         if not binding.used:
             help_ = "remove it, or use it in a rule"
@@ -196,7 +196,7 @@ class Demanded:
         self.spans: dict[str, Span] = {}  # of the last clause about a quantity
 
     def add(self, clause: typed.Clause) -> None:
-        """Adds the demands of a clause; it has none where it is missing and passes."""
+        """Add the demands of a clause; it has none where it is missing and passes."""
         if clause.missing_passes:
             return
         span = clause.condition.span
@@ -241,7 +241,7 @@ def explained(lints: Lints, reason: typed.Expr, known: Known, truth: frozenset[b
 
 
 def negations(lints: Lints, condition: typed.Expr, rule: Span, consequence: str, facts: Facts = frozenset()) -> None:
-    """Reports `!=`, `not` and `not in` of something that may be missing, where missing means "does not apply"."""
+    """Report `!=`, `not` and `not in` of something that may be missing, where missing means "does not apply"."""
     if isinstance(condition, typed.Operation) and condition.op in (typed.Op.AND, typed.Op.OR):
         left, right = condition.operands
         known = lints.presence.not_false if condition.op is typed.Op.AND else lints.presence.not_true
@@ -274,7 +274,7 @@ def _influence(lints: Lints, score: typed.Score, tier: Tier) -> None:
 
 
 def needless_handling(lints: Lints) -> None:
-    """Reports `??`, `has` and `on missing` for values that are never missing."""
+    """Report `??`, `has` and `on missing` for values that are never missing."""
     for expr, owner in expressions(lints.policy):
         for part in walk(expr):
             if part.span.source is lints.policy.source:

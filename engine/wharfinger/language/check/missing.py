@@ -290,7 +290,7 @@ CHOICES = {
 
 
 def unhandled(context: Context, code: Code, rule: str, value: typed.Expr, causes: Causes) -> None:
-    """Reports that the value of a rule may be missing, naming the innermost cause and the three ways out."""
+    """Report that the value of a rule may be missing, naming the innermost cause and the three ways out."""
     cause = causes[0]
     within = value.span.source is cause.span.source and value.span.start <= cause.span.start and cause.span.end <= value.span.end
     subjects = "pods" if code is Code.P404 else "nodes"

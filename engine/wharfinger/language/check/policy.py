@@ -140,7 +140,7 @@ def of_type(items: Sequence[ast.Item], kind: type[T]) -> list[T]:
 
 
 def unique_rules(context: Context, items: Sequence[ast.Item]) -> None:
-    """Reports filters, scores and permits that share a name."""
+    """Report filters, scores and permits that share a name."""
     seen: dict[str, Span] = {}
     for item in items:
         if not isinstance(item, (ast.Filter, ast.Score, ast.DevicePreference, ast.Permit)):
@@ -194,7 +194,7 @@ def _has_errors(diagnostics: Diagnostics, sources: Sequence[Source]) -> bool:
 
 
 def _too_complex(context: Context, file: ast.File) -> None:
-    """Reports that the check was stopped, at the part of the policy that it had reached."""
+    """Report that the check was stopped, at the part of the policy that it had reached."""
     at = context.work.at or file.span
     help_ = (
         "write each guard once, in the `when` of a filter or score; give a condition that is used several times a name with `let`; "

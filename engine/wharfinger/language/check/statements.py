@@ -157,7 +157,7 @@ def annotations_of(context: Context, items: Sequence[ast.Annotation]) -> dict[st
 
 
 def report_duplicate(context: Context, message: str, span: Span, first: Span, help_: str = "keep one of the two") -> None:
-    """Reports a statement that a policy may have only once, and has again."""
+    """Report a statement that a policy may have only once, and has again."""
     context.error(Code.P602, message, span, label="given again", others=(Label(first, "first given here"),), help=help_)
 
 
@@ -195,7 +195,7 @@ def _word(rule: ast.VictimRule) -> str:
 
 
 def declare_group(context: Context, item: ast.Group) -> None:
-    """Checks how a `group` block names groups and how many members they need. Later expressions can then read the group."""
+    """Check how a `group` block names groups and how many members they need. Later expressions can then read the group."""
     context.work.at = item.span
     if item.by is not None:
         context.grouping.by = _name(context, item.by)

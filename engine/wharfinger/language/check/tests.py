@@ -26,7 +26,7 @@ _RESOURCE_KINDS = {"cpu": Kind.CPU, "memory": Kind.MEMORY, "ephemeral_storage": 
 
 
 def check_fields(context: Context, kind: ObjectKind, fields: tuple[ast.ObjectField, ...]) -> None:
-    """Reports the fields of a test object that do not exist and the values that do not fit."""
+    """Report the fields of a test object that do not exist and the values that do not fit."""
     known = FIELDS[kind]
     for given in fields:
         field = known.get(given.name)
@@ -207,7 +207,7 @@ class Testable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -> None:
-    """Reports everything that is wrong with some tests."""
+    """Report everything that is wrong with some tests."""
     titles: dict[str, Span] = {}
     questions = built = 0.0
     for test in tests:
@@ -458,7 +458,7 @@ class _Script(msgspec.Struct, kw_only=True):
             self._points(step.points)
 
     def _on_a_node(self, pod: str, span: Span) -> None:
-        """Reports a pod that is on no node: it is never evicted, and a test that expects it to stay would always pass."""
+        """Report a pod that is on no node: it is never evicted, and a test that expects it to stay would always pass."""
         if self._known(self.pods, "pod", pod, span) and pod not in self.running | self.placed and not self.unsure:
             help_ = f"`running {pod} on NODE` puts it on a node"
             self.context.error(Code.P708, f"`{pod}` is on no node", span, label="not running", help=help_)

@@ -62,7 +62,7 @@ def workload_of(context: Context, item: ast.Workload, name: str) -> typed.Worklo
 
 
 def _fault(context: Context, message: str, span: Span, label: str, help_: str | None) -> None:
-    """Reports a fault."""
+    """Report a fault."""
     context.error(Code.P225, message, span, label=label, help=help_)
 
 

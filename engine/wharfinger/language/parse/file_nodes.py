@@ -341,7 +341,7 @@ class Assembly(msgspec.Struct):
             self._item(element)
 
     def _annotation(self, annotation: ast.Annotation) -> None:
-        """Adds an annotation: to the policy if it is between the header and `for` or the first item, otherwise to the next item."""
+        """Add an annotation: to the policy if it is between the header and `for` or the first item, otherwise to the next item."""
         if self.header and not self.scope and not self.items and not self.tests:
             self.policy_annotations.append(annotation)
         else:
@@ -384,7 +384,7 @@ class Assembly(msgspec.Struct):
             self.items.append(item)
 
     def _library(self) -> None:
-        """Reports rules in a file without a policy, which holds lets, params and metrics for others to import, or tests."""
+        """Report rules in a file without a policy, which holds lets, params and metrics for others to import, or tests."""
         stranger = next((item for item in self.items if isinstance(item, RULES)), None)
         if stranger or self.scope:
             span = stranger.span if stranger else self.scope.span if self.scope else Span(self.source, 0, 0)

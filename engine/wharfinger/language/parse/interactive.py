@@ -93,7 +93,7 @@ class Interactive:
         return 0
 
     def cut_to(self, length: int) -> None:
-        """Forgets all of the stack but its first states."""
+        """Forget all of the stack but its first states."""
         _cut(self._parser, length)
 
 

@@ -117,7 +117,7 @@ class Selection:
             yield
 
     def _evaluated(self, seen: int) -> Generator[float | None]:
-        """Evaluates the pods, or one of each template, that were added after the first `seen` changes and are not evaluated yet."""
+        """Evaluate the pods, or one of each template, that were added after the first `seen` changes and are not evaluated yet."""
         pods = self._pods
         if not self._per_pod:
             for group in unread_classes(pods, seen, self._memo):

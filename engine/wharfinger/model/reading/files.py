@@ -351,7 +351,7 @@ def _several_versions(keys: Mapping[str, Collection[str]]) -> Iterator[str]:
 
 
 def _require_template(plain: Any, kind: str) -> None:
-    """Raises InvalidObject for a workload that does not describe its pods."""
+    """Raise InvalidObject for a workload that does not describe its pods."""
     path, found = _TEMPLATE.get(kind, ""), plain
     for name in filter(None, path.split(".")):
         found = found.get(name) if isinstance(found, dict) else None

@@ -86,7 +86,7 @@ class Admission:
         return structs.replace(spec, overhead=runtime.overhead.pod_fixed) if runtime.overhead is not None else spec
 
     def _warn(self, kind: str, name: str, consequence: str) -> None:
-        """Warns about a missing class once, for any number of its pods."""
+        """Warn about a missing class once, for any number of its pods."""
         if (kind, name) not in self._missing:
             self._missing.add((kind, name))
             self.warnings.append(f"there is no {kind} {name!r} among the objects given; {consequence}")

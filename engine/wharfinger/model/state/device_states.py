@@ -55,7 +55,7 @@ class DeviceStates(NodeReader):
         self.log = ChangeLog()
 
     def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
-        """Does nothing: the states follow pools and allocations instead."""
+        """Do nothing: the states follow pools and allocations instead."""
 
     def ids(self, snapshot: Snapshot) -> NDArray[np.int32]:
         """The number of each row, (n_nodes,) int32; valid until the next change of the cluster."""

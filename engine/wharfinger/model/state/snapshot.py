@@ -108,7 +108,7 @@ class Snapshot:
         return row
 
     def require_labels(self, keys: Iterable[str]) -> None:
-        """Raises UnknownObject, which proposes the nearest label, for a label that no node has."""
+        """Raise UnknownObject, which proposes the nearest label, for a label that no node has."""
         for key in keys:
             if not (self.label(key) >= 0).any():
                 known = sorted({label for row in range(self.n_nodes) for label in self.node_object(row).metadata.labels})

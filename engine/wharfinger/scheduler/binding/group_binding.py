@@ -120,7 +120,7 @@ class GroupBinding:
         raise PlacementReleased(f"group {self._key}: {why}")
 
     def check(self, uid: str) -> None:
-        """Raises `PlacementReleased` if too few members are left, or this one does not fit its node any more."""
+        """Raise `PlacementReleased` if too few members are left, or this one does not fit its node any more."""
         if self.failure:
             raise PlacementReleased(self._message)
         if uid in self._misfits:

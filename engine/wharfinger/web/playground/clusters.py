@@ -118,7 +118,7 @@ class Examples:
         return self._loaded[key]
 
     async def add(self, name: str, content: bytes, run: Run) -> Choice:  # noqa: ARG002 — a port
-        """Raises UnknownObject: nothing is uploaded to these."""
+        """Raise UnknownObject: nothing is uploaded to these."""
         raise UnknownObject("clusters cannot be uploaded here; run `wharf playground` on your own machine")
 
 

@@ -80,7 +80,7 @@ class Watcher:
         self._ended = asyncio.Event()
 
     def put(self, messages: Iterable[bytes]) -> None:
-        """Queues messages in order; if too much waits, the watcher is disconnected."""
+        """Queue messages in order; if too much waits, the watcher is disconnected."""
         for one in messages:
             self._waiting.append(one)
             self._n_bytes += len(one)
@@ -89,7 +89,7 @@ class Watcher:
         self._changed.set()
 
     def disconnect(self) -> None:
-        """Sends nothing more."""
+        """Send nothing more."""
         self.gone = True
         self._waiting.clear()
         self._n_bytes = 0
@@ -97,7 +97,7 @@ class Watcher:
         self._ended.set()
 
     async def ended(self) -> None:
-        """Waits until the watcher was disconnected, also while a send to it blocks."""
+        """Wait until the watcher was disconnected, also while a send to it blocks."""
         await self._ended.wait()
 
     async def next(self) -> bytes:
@@ -161,7 +161,7 @@ class Feed:
         return channel
 
     def leave(self, watcher: Watcher) -> None:
-        """Removes a watcher."""
+        """Remove a watcher."""
         watcher.disconnect()
         if watcher in self._watchers:
             self._watchers.remove(watcher)
@@ -174,7 +174,7 @@ class Feed:
             self._task = None
 
     def close(self) -> None:
-        """Disconnects every watcher and takes no new one."""
+        """Disconnect every watcher and take no new one."""
         self._closed = True
         for watcher in list(self._watchers):
             self.leave(watcher)
@@ -190,7 +190,7 @@ class Feed:
             await self._clock.sleep(max(INTERVAL, spent / MAX_TIME_SHARE))
 
     async def _update_watchers(self) -> float:
-        """Sends what has changed to all watchers; the seconds that it took, without those of other tasks."""
+        """Send what has changed to all watchers; the seconds that it took, without those of other tasks."""
         began, spent = self._clock.monotonic(), 0.0
         for channel in list(self._channels.values()):
             for _ in self._page_content.precompute(channel.key):
@@ -242,7 +242,7 @@ class EventStream(Response):
         self.init_headers({**headers, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 — as every ASGI application
-        """Sends until the stream has ended. For a watcher that reads nothing, that is when the server closes the connection."""
+        """Send until the stream has ended. For a watcher that reads nothing, that is when the server closes the connection."""
         sending = asyncio.ensure_future(self._send(send))
         leaving = asyncio.ensure_future(_disconnected(receive))
         disconnecting = asyncio.ensure_future(self._watcher.ended())
@@ -268,7 +268,7 @@ class EventStream(Response):
 
 
 async def _disconnected(receive: Receive) -> None:
-    """Waits until the client disconnects."""
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

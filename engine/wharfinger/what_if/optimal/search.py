@@ -86,7 +86,7 @@ class Optimal(Struct, frozen=True, kw_only=True):
 
 
 def need_ortools() -> None:
-    """Raises UsageError if the extra is missing."""
+    """Raise UsageError if the extra is missing."""
     need_extra("ortools", "--optimal needs OR-tools", "optimal")
 
 
@@ -494,7 +494,7 @@ class _Search:
         return evicted
 
     def _late_to_leave(self, placed: tuple[PodView, str]) -> tuple[bool, bool, str]:
-        """Sorts pods so that those that a budget guards or that may not be evicted keep their places first."""
+        """Sort pods so that those that a budget guards or that may not be evicted keep their places first."""
         pod, _ = placed
         return not self._guarded[pod.uid], pod.uid in self._evictable, pod.key
 

@@ -72,7 +72,7 @@ class Consolidation:
         self._best = NO_OUTCOME
 
     def run(self) -> None:
-        """Leaves the best moves that were found on the draft."""
+        """Leave the best moves that were found on the draft."""
         search, relocations = self._search, Relocations(self._search)
         mark, began = self._draft.mark(), search.begun()
         search.ends_at = self._draft.decisions + MAX_DECISIONS
@@ -91,7 +91,7 @@ class Consolidation:
             relocations.relocate(whole[1])
 
     def _improve(self) -> bool:
-        """Does the best set of bundles; False if none gains anything."""
+        """Do the best set of bundles; False if none gains anything."""
         bundles = self._bundles()
         self._best, chosen = NO_OUTCOME, None
         mark = self._draft.mark()
@@ -169,7 +169,7 @@ class Consolidation:
         return bool((room >= 0).all())
 
     def _try(self, bundles: Sequence[Bundle], wanted: Choice | None, advance: Callable[[], None]) -> Outcome:
-        """Moves the bundles that can be moved; `advance` is called before each."""
+        """Move the bundles that can be moved; `advance` is called before each."""
         draft, snapshot = self._draft, self._draft.snapshot
         row_of = {bundle.node: row for bundle in bundles if (row := snapshot.row(bundle.node)) is not None}
         avoided = np.zeros(snapshot.n_nodes, np.bool_)
@@ -185,7 +185,7 @@ class Consolidation:
         return self._search.since(began)
 
     def _one(self, bundle: Bundle, avoided: Mask, kept: frozenset[str], wanted: Choice | None) -> bool:
-        """Moves one bundle. False if a pod of it has no place, or it gains less than its moves cost; then nothing has changed."""
+        """Move one bundle. False if a pod of it has no place, or it gains less than its moves cost; then nothing has changed."""
         draft = self._draft
         mark, before, began = draft.mark(), self._search.total(), len(draft.moves)
         for pod in sorted(bundle.pods, key=lambda pod: (-self._search.size([pod]), pod.key)):

@@ -87,12 +87,12 @@ class Draft:
         return len(self._undo)
 
     def back_to(self, mark: int) -> None:
-        """Takes back everything since the mark, the last first."""
+        """Take back everything since the mark, the last first."""
         while len(self._undo) > mark:
             self._undo.pop()()
 
     def cordon(self, name: str) -> bool:
-        """Cordons a node; False if it was cordoned already, unknown, or one too many."""
+        """Cordon a node; False if it was cordoned already, unknown, or one too many."""
         snapshot = self.snapshot
         row = snapshot.row(name)
         if row is None or name in self._open or snapshot.unschedulable[row] or self._is_full():
@@ -103,14 +103,14 @@ class Draft:
         return True
 
     def uncordon(self, names: Iterable[str]) -> None:
-        """Undoes `cordon` for some nodes."""
+        """Undo `cordon` for some nodes."""
         for name in names:
             row, node = self._open[name]
             self._reopen(name)
             self._undo.append(partial(self._close, name, row, node))
 
     def open_node(self, name: str) -> None:
-        """Opens a node that is cordoned, also one that was cordoned from the start; `cordoned` stays as it is."""
+        """Open a node that is cordoned, also one that was cordoned from the start; `cordoned` stays as it is."""
         snapshot = self.snapshot
         row = snapshot.row(name)
         if row is None or not snapshot.unschedulable[row]:
@@ -144,7 +144,7 @@ class Draft:
         return found
 
     def evict(self, pod: PodView) -> str:
-        """Takes a placed pod off its node; returns the node."""
+        """Take a placed pod off its node; return the node."""
         placed = self.snapshot.placed(pod.uid)
         if placed is None:
             raise UnknownObject(f"pod {pod.key} is on no node")
@@ -156,7 +156,7 @@ class Draft:
         return source
 
     def move(self, pod: PodView, acceptable: Acceptable, kept: frozenset[str], wanted: Choice | None = None) -> Moved | None:
-        """Moves a pod to an acceptable node; None if there is none, and then nothing has changed.
+        """Move a pod to an acceptable node; None if there is none, and then nothing has changed.
 
         The nodes of `kept` stay cordoned, and the pod's own node is cordoned while it moves. Other nodes that are cordoned are opened if
         they are acceptable. `wanted` chooses among the acceptable nodes, and the chain's own choice is taken where it is not available.
@@ -199,7 +199,7 @@ class Draft:
         self._undo.append(partial(self.state.put, obj))
 
     def place(self, pending: PodView, target: str, claims: Iterable[ClaimAllocation] = ()) -> None:
-        """Places a pod that is on no node, with devices taken for `claims`."""
+        """Place a pod that is on no node, with devices taken for `claims`."""
         device_claims.write_claims(self.state, pending, claims, self._put)
         self.state.assume(self._decider.chain.assigned_on(pending, self.snapshot, target), target)
         self._undo.append(lambda: self.state.remove_pod(pending))
@@ -212,7 +212,7 @@ class Draft:
         return moved
 
     def explain(self, since: int, why: str, gain: float) -> None:
-        """Gives the moves from the index `since` on their purpose, and the last of them the gain of all."""
+        """Give the moves from the index `since` on their purpose, and the last of them the gain of all."""
         self.moves[since:] = [with_changes(move, why=why) for move in self.moves[since:]]
         self.moves[-1] = with_changes(self.moves[-1], gain=gain)
 

@@ -141,16 +141,16 @@ class MoveCheck:
     # ── what the plan has done ──
 
     def evicting(self, pod: PodView) -> None:
-        """Notes that a pod is being evicted for the plan."""
+        """Note that a pod is being evicted for the plan."""
         self._ending[pod.uid] = pod
 
     def replaced(self, move: Move, evicted: PodView, replacement: PodView) -> None:
-        """Notes the replacement of an evicted pod, which has a node."""
+        """Note the replacement of an evicted pod, which has a node."""
         self._replacements[replacement.uid] = evicted, self._expected.get(move.uid, "")
         self._deviated |= replacement.node_name != move.target
 
     def skip_bundle(self) -> None:
-        """Notes that a bundle is left out: what comes later was checked after it."""
+        """Note that a bundle is left out: what comes later was checked after it."""
         self._deviated = True
         self._expected.clear()
 
@@ -181,7 +181,7 @@ class MoveCheck:
                 raise MoveNotPossible(f"goal {goal.value}: the plan would gain {gained:g} now, not {planned:g} as planned")
 
     def of_bundle(self, steps: Sequence[Step]) -> Generator[None, None, None]:
-        """Checks the moves of one bundle, in steps. Raises MoveNotPossible or Stopped if they are not to be made."""
+        """Check the moves of one bundle, in steps. Raises MoveNotPossible or Stopped if they are not to be made."""
         self._begin()
         yield from self._all_movable(steps, budgets=False)
         goal = steps[0].move.goal
@@ -232,7 +232,7 @@ class MoveCheck:
         return None if why is None else f"pod {move.pod} may not move any more: {why}"
 
     def _begin(self) -> None:
-        """Raises Stopped if another rebalance is at work. What has changed until now is checked."""
+        """Raise Stopped if another rebalance is at work. What has changed until now is checked."""
         self._was_changed()
         self._expected.clear()
         self._live.state.set_time(self._clock.now())
@@ -255,14 +255,14 @@ class MoveCheck:
         return {goal: value_of(goal, self._plan_options, snapshot)[0].total(snapshot, others) for goal in asked}
 
     def _tried(self, steps: Sequence[Step], *, whole: bool) -> Generator[None, None, None]:
-        """Changes the draft by these moves. Raises MoveNotPossible or Stopped at the first that is impossible or not worth it."""
+        """Change the draft by these moves. Raises MoveNotPossible or Stopped at the first that is impossible or not worth it."""
         self._begin_draft()
         for place, step in enumerate(steps):
             yield
             self._try(step, as_planned=self._exact or (whole and place == 0), points=not whole)
 
     def _try(self, step: Step, *, as_planned: bool, points: bool) -> None:
-        """Changes the draft by one move, which must go to the node of the plan if `as_planned` and no move before has ended elsewhere."""
+        """Change the draft by one move, which must go to the node of the plan if `as_planned` and no move before has ended elsewhere."""
         draft, move = self.draft, step.move
         changed = _changed(draft, move)
         if changed is not None:
@@ -297,7 +297,7 @@ class MoveCheck:
         return draft.decide(draft.claimed(draft.recreated(pod)))
 
     def _begin_draft(self) -> None:
-        """Takes evicted pods that are still there off their nodes, in the draft."""
+        """Take evicted pods that are still there off their nodes, in the draft."""
         self._lifted.clear()
         for uid, pod in [*self._ending.items()]:
             if uid not in self._live.pods:

@@ -244,7 +244,7 @@ class _Planning:
         return before, after
 
     def _end_violations(self) -> tuple[float, float]:
-        """Moves pods from nodes that rules reject for them, again and again until none of these has a place."""
+        """Move pods from nodes that rules reject for them, again and again until none of these has a place."""
         found = self._violations()
         before, began = len(found), len(self._draft.moves)
         try:
@@ -266,7 +266,7 @@ class _Planning:
         return f"{pod.key} ({why}) {self._staying.get(pod.uid) or 'stays: no other node has room, or no move is left'}"
 
     def _gain_points(self) -> tuple[float, float]:
-        """Moves the pod that gains most, then the next; a gain is computed again when its pod's turn comes."""
+        """Move the pod that gains most, then the next; a gain is computed again when its pod's turn comes."""
         pods = {pod.uid: pod for pod in placed_pods(self._draft) if self._may_move(pod)}
         heap = [(-gained, pod.key, uid) for uid, pod in pods.items() if (gained := self._points(pod)) > self._min_gain]
         heapq.heapify(heap)
@@ -292,7 +292,7 @@ class _Planning:
         return decided_without_pod(self._draft, pod, points_gained)
 
     def _move_alone(self, pod: PodView, why: str, gain: float) -> bool:
-        """Moves one pod to the node that the chain chooses; False if it may not or cannot move, or gains too little."""
+        """Move one pod to the node that the chain chooses; False if it may not or cannot move, or gains too little."""
         draft = self._draft
         if not self._may_move(pod) or gain <= self._plan_options.cost or len(draft.moves) >= self._plan_options.most_moves:
             return False
@@ -326,7 +326,7 @@ def value_of(goal: Goal, plan_options: PlanOptions, snapshot: Snapshot) -> tuple
 
 
 def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple[str, ...]:
-    """Places the waiting pods that have a place, without preemption, in the order of the queue; returns their keys."""
+    """Place the waiting pods that have a place, without preemption, in the order of the queue; return their keys."""
     placed: list[str] = []
     pods = [pod for pod in waiting if chain.gate(pod) is None]
     index = groups_among(chain, draft.state, pods)

@@ -66,10 +66,10 @@ class NodeWrites(Protocol):
     """The writes of a plan that is carried out. Both raise WriteFailed, which has the information whether a retry may succeed."""
 
     async def evict(self, pod: PodView) -> None:
-        """Evicts the pod of this uid by the Eviction API; `gone` if it no longer exists."""
+        """Evict the pod of this uid by the Eviction API; `gone` if it no longer exists."""
 
     async def cordon(self, node: str, annotations: Mapping[str, str | None], *, closed: bool) -> None:
-        """Cordons the node, or opens it, and sets these annotations (None: removes); `gone` if it no longer exists."""
+        """Cordon the node, or uncordon it, and set these annotations (None: remove); `gone` if it no longer exists."""
 
 
 class CompletedMove(Struct, frozen=True, kw_only=True):
@@ -152,7 +152,7 @@ class PlanExecution:
         self._last_failure = ""
 
     async def run(self, moves: Sequence[Move]) -> CarriedOut:
-        """Carries out the moves in order.
+        """Carry out the moves in order.
 
         Nothing is written if the plan does not hold to begin with, or if another rebalance has left nodes cordoned. If the task is
         cancelled, the nodes are opened and the result is returned as for any other stop; a second time it raises CancelledError.
@@ -199,7 +199,7 @@ class PlanExecution:
             return await in_slices(steps, self._clock)
 
     async def _make(self, bundle: Sequence[Step]) -> None:
-        """Makes the moves of a bundle, as far as they are possible and worth it; the others are left out."""
+        """Make the moves of a bundle, as far as they are possible and worth it; the others are left out."""
         for place, step in enumerate(bundle):
             rest = bundle[place:]
             try:
@@ -223,7 +223,7 @@ class PlanExecution:
         return f"pod {self._leaving.pod} {was} evicted, and its replacement is not waited for"
 
     async def undo(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Opens the nodes that earlier rebalances have left cordoned; (those that are open now, those that could not be opened)."""
+        """Open the nodes that earlier rebalances have left cordoned; (those that are open now, those that could not be opened)."""
         self._ours.update(left_cordons(self._live.state.snapshot()))
         found = sorted(self._ours)
         closed = await self._open_all()
@@ -232,7 +232,7 @@ class PlanExecution:
     # ── one move ──
 
     async def _set_cordons(self, wanted: frozenset[str]) -> None:
-        """Opens the nodes that are cordoned for the plan, but not for its next move, and cordons those that are to be for that."""
+        """Open the nodes that are cordoned for the plan, but not for its next move, and cordon those that are to be for that."""
         await self._at_once(sorted(self._ours - wanted), partial(self._cordon, closed=False))
         await self._at_once(sorted(wanted - self._ours), partial(self._cordon, closed=True))
 
@@ -273,7 +273,7 @@ class PlanExecution:
         return found
 
     async def _evicted(self, pod: PodView) -> None:
-        """Returns when the pod is deleted or terminating."""
+        """Return when the pod is deleted or terminating."""
 
         def leaves() -> bool:
             now = self._live.pods.get(pod.uid)
@@ -305,7 +305,7 @@ class PlanExecution:
 
     @staticmethod
     async def _at_once(names: Iterable[str], change: Callable[[str], Awaitable[None]]) -> None:
-        """Changes all of these nodes, `CONCURRENT_CORDONS` at the same time; raises the first Stopped when every change has ended."""
+        """Change all of these nodes, `CONCURRENT_CORDONS` at the same time; raise the first Stopped when every change has ended."""
         slots = asyncio.Semaphore(CONCURRENT_CORDONS)
 
         async def one(name: str) -> None:
@@ -322,7 +322,7 @@ class PlanExecution:
         return row is not None and bool(snapshot.unschedulable[row])
 
     async def _open_all(self) -> tuple[str, ...]:
-        """Opens every node that is cordoned for the plan; returns those that could not be opened."""
+        """Open every node that is cordoned for the plan; return those that could not be opened."""
         closed: list[str] = []
 
         async def opened(name: str) -> None:
@@ -343,7 +343,7 @@ class PlanExecution:
     async def _written(
         self, write: Callable[[], Awaitable[None]], what: str, done: Callable[[], bool] = lambda: False, *, gone_is_done: bool = False
     ) -> None:
-        """Repeats a write until it is accepted or turns out to be done; raises Stopped when it is refused or the timeout ends.
+        """Repeat a write until it is accepted or turns out to be done; raise Stopped when it is refused or the timeout ends.
 
         With `gone_is_done` the absence of the object is no refusal: an earlier attempt without an answer may have been carried out.
         """

@@ -62,7 +62,7 @@ class Relocations:
         self._draft = search.draft
 
     def groups(self, rows: Sequence[int]) -> None:
-        """Rearranges all nodes if they are few; otherwise groups of those where it may gain something, which are drawn at random."""
+        """Rearrange all nodes if they are few; otherwise groups of those where it may gain something, which are drawn at random."""
         if len(rows) <= MAX_WHOLE_SEARCH:
             while self.rearrange(rows)[0].net_gain > MIN_GAIN:
                 pass
@@ -76,7 +76,7 @@ class Relocations:
             self.rearrange(worthy[start : start + GROUP_SIZE], 1)
 
     def rearrange(self, rows: Sequence[int], seeds: int = SEEDS) -> tuple[Outcome, Sequence[Relocation]]:
-        """Moves pods among these nodes if that gains something; returns (the outcome, the pods that should move)."""
+        """Move pods among these nodes if that gains something; return (the outcome, the pods that should move)."""
         mark = self._draft.mark()
         refused: set[tuple[bytes, int]] = set()
         best: tuple[Outcome, Sequence[Relocation]] = NO_OUTCOME, ()
@@ -143,7 +143,7 @@ class Relocations:
         return mask
 
     def relocate(self, relocations: Sequence[Relocation], refused: set[tuple[bytes, int]] | None = None) -> Outcome:
-        """Moves these pods, each as soon as there is room; nothing has changed if they gain nothing.
+        """Move these pods, each as soon as there is room; nothing has changed if they gain nothing.
 
         Adds to `refused` the templates and rows that the chain refuses.
         """
@@ -184,7 +184,7 @@ class Relocations:
 
 
 def _only(target: str) -> Acceptable:
-    """Accepts this node alone."""
+    """Accept this node alone."""
 
     def mask(snapshot: Snapshot) -> Mask:
         found = np.zeros(snapshot.n_nodes, np.bool_)
@@ -275,7 +275,7 @@ class _LocalSearch:
         return all(free[index] >= amount for index, amount in self._start.requests[pod])
 
     def run(self, draw: random.Random) -> None:
-        """Looks for better arrangements, and remembers the best."""
+        """Look for better arrangements, and remember the best."""
         pods = [pod for pod, nodes in enumerate(self._start.nodes) if len(nodes) > 1]
         self._remember()
         if not pods:
@@ -318,7 +318,7 @@ class _LocalSearch:
         return Rearranged(at=tuple(self._at), value=sum(self._values), moves=self._moves)
 
     def _undo_one_move(self) -> bool:
-        """Undoes a move that gains nothing; False if there is none."""
+        """Undo a move that gains nothing; False if there is none."""
         for pod, original in enumerate(self._start.original):
             old = self._at[pod]
             if old == original or not self._fits(pod, original):

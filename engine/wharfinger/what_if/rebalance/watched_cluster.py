@@ -52,7 +52,7 @@ class WatchedCluster:
                 take()
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """Applies an object that was added or changed."""
+        """Apply an object that was added or changed."""
         if self._waiting is not None:
             self._waiting.append(partial(self.upsert, kind, obj))
             return
@@ -66,14 +66,14 @@ class WatchedCluster:
         self.state.put(obj)
 
     def delete(self, kind: str, obj: Any) -> None:
-        """Removes an object."""
+        """Remove an object."""
         if self._waiting is not None:
             self._waiting.append(partial(self.delete, kind, obj))
             return
         self._drop(kind, _identity(obj))
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Replaces all objects of a kind by these."""
+        """Replace all objects of a kind by these."""
         if self._waiting is not None:
             self._waiting.append(partial(self.replace, kind, objs))
             return
@@ -83,7 +83,7 @@ class WatchedCluster:
             self.upsert(kind, obj)
 
     def synced(self, kind: str) -> None:
-        """Does nothing: callers that wait for the lists ask the source."""
+        """Do nothing: callers that wait for the lists ask the source."""
 
     def siblings(self, pod: PodView) -> Mapping[str, PodView]:
         """The pods of the same controller by uid, in a view that follows changes; none without a controller."""

@@ -131,7 +131,7 @@ def _value(tree: ast.expr, variables: Mapping[str, float]) -> float:
 
 
 def refuse_unknown(names: Iterable[str], nodes: Sequence[objects.Node]) -> None:
-    """Raises UsageError for a measure of a resource or label that no node has: it would be the same for every trial."""
+    """Raise UsageError for a measure of a resource or label that no node has: it would be the same for every trial."""
     of_nodes = {
         "unallocated": {resource for node in nodes for resource in node.status.allocatable},
         "imbalance": {label for node in nodes for label in node.metadata.labels},

@@ -109,7 +109,7 @@ class Tuned(Struct, frozen=True, kw_only=True):
 
 
 def need_optuna() -> None:
-    """Raises UsageError if the extra is missing."""
+    """Raise UsageError if the extra is missing."""
     need_extra("optuna", "`wharf tune` needs Optuna", "tune")
 
 

@@ -173,7 +173,7 @@ def processes(setup: SearchSetup, jobs: int) -> Iterator[Executor]:
 
 
 def need_dask() -> None:
-    """Raises UsageError if the extra is missing."""
+    """Raise UsageError if the extra is missing."""
     need_extra("distributed", "--dask needs Dask", "dask")
 
 

@@ -111,7 +111,7 @@ def chosen(tunables: Sequence[Tunable], wanted: Sequence[str], policies: Sequenc
 
 
 def _refuse_fixed_param(name: str, policies: Iterable[CompiledPolicy]) -> None:
-    """Raises UsageError for the name of a param that cannot be tuned."""
+    """Raise UsageError for the name of a param that cannot be tuned."""
     for policy in policies:
         for param in policy.policy.params:
             if name not in {param.name, f"{policy.name}.{param.name}"}:

@@ -60,7 +60,7 @@ def _read(name: str, diagnostics: Diagnostics) -> Source | None:
 
 
 def _write(name: str, text: str) -> None:
-    """Replaces a file in one step, so that the policy is complete at any moment."""
+    """Replace a file in one step, so that the policy is complete at any moment."""
     path = Path(name).resolve()
     try:
         path.open("r+b").close()  # a file that may not be written must not be replaced either

@@ -102,7 +102,7 @@ def _explained(chain: Chain, found: Cluster, kind: str, name: str, nodes: Sequen
 
 
 def _known(chain: Chain, name: str) -> None:
-    """Raises UnknownObject unless the chain has a policy of that name."""
+    """Raise UnknownObject unless the chain has a policy of that name."""
     names = [policy.name for policy in chain.policies]
     if name not in names:
         nearest = wording.closest(name, names)

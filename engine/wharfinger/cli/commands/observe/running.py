@@ -316,7 +316,7 @@ def _fetched(url: str, path: str, shape: type[T]) -> T:
 
 
 def _watch(url: str, interval: float) -> None:
-    """Draws again and again, also while the scheduler does not answer; never returns."""
+    """Draw again and again, also while the scheduler does not answer; never returns."""
     from rich.console import Console  # noqa: PLC0415 — 40 ms that only a terminal is worth
     from rich.live import Live  # noqa: PLC0415 — as above
     from rich.text import Text  # noqa: PLC0415 — as above

@@ -92,7 +92,7 @@ def _settings(given: Given) -> Settings:
 
 
 def _set_value(document: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Sets a value at a path of a document; missing parts are created."""
+    """Set a value at a path of a document; missing parts are created."""
     *parts, last = path
     for part in parts:
         document[part] = document = dict(document[part] or {})

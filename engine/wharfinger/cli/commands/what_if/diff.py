@@ -146,7 +146,7 @@ def _of_log(paths: str | None, params: list[str] | None) -> str:
 
 
 def _refuse_cluster(flags: WhatIfFlags, against: AgainstFlags, replace: list[str] | None, by: list[str] | None) -> None:
-    """Raises UsageError for flags about a cluster or settings: a log has its own."""
+    """Raise UsageError for flags about a cluster or settings: a log has its own."""
     given = {
         "--snapshot": flags.snapshot,
         "--live": flags.live,

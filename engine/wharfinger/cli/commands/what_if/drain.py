@@ -168,7 +168,7 @@ def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
 
 def _refuse_contradictions(nodes: Sequence[str], selector: str | None) -> None:
-    """Raises UsageError unless the nodes are given in one way."""
+    """Raise UsageError unless the nodes are given in one way."""
     if nodes and selector is not None:
         raise UsageError("nodes and --selector exclude each other: both select the nodes to drain")
     if not nodes and not (selector or "").strip():

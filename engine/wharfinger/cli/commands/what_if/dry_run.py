@@ -227,7 +227,7 @@ def _optimal(found: Optimal | None) -> str:
 
 
 def _refuse_contradictions(flags: WhatIfFlags, mode: Mode, seconds: float | None, *, pending: bool, pods_of: str | None) -> None:
-    """Raises UsageError for flags that exclude each other, or need a package that is not installed."""
+    """Raise UsageError for flags that exclude each other, or need a package that is not installed."""
     if flags.pods and pending:
         raise UsageError("--pods and --pending exclude each other: the first names the pods, the second takes those of the snapshot")
     if seconds is not None and mode is Mode.INDEPENDENT:

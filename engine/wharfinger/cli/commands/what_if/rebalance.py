@@ -222,7 +222,7 @@ def _planned(inputs: WhatIfInput, plan_options: PlanOptions, *, apply: bool) -> 
 def _applied(  # noqa: PLR0913 — a plan, and where
     chain: Chain, plan_options: PlanOptions, moves: Sequence[Move], flags: WhatIfFlags, max_wait: float, *, exact: bool = False
 ) -> int:
-    """Carries out the plan; returns the exit code."""
+    """Carry out the plan; return the exit code."""
     done = _carry_out(chain, plan_options, moves, flags.kubeconfig, flags.context, max_wait, exact=exact)
     left_out = f", {len(done.left_out)} left out, because they are no longer what was planned" if done.left_out else ""
     streams.print_stderr(f"{len(done.completed)} of {wording.count(len(moves), 'move')} carried out{left_out}")
@@ -242,7 +242,7 @@ def _applied(  # noqa: PLR0913 — a plan, and where
 
 
 def _kept(flags: WhatIfFlags, path: Path, max_wait: float, unwanted: Sequence[str], *, apply: bool) -> int:
-    """Carries out a plan that was kept in a file; returns the exit code. Nothing is changed if it does not hold any more.
+    """Carry out a plan that was kept in a file; return the exit code. Nothing is changed if it does not hold any more.
 
     `unwanted` are flags that were given and that only a new plan heeds.
     """
@@ -263,7 +263,7 @@ def _kept(flags: WhatIfFlags, path: Path, max_wait: float, unwanted: Sequence[st
 
 
 def _open_left_cordons(flags: WhatIfFlags, max_wait: float, unwanted: Sequence[str]) -> int:
-    """Opens the nodes that a rebalance has left cordoned; returns the exit code. `unwanted` are flags that it would not heed."""
+    """Open the nodes that a rebalance has left cordoned; return the exit code. `unwanted` are flags that it would not heed."""
     if unwanted or not flags.live:
         no = unwanted[0] if unwanted else "--goal, --plan or --apply"
         raise UsageError(f"--undo-cordons opens nodes of the running cluster: give --live with it, and no {no}")
@@ -299,7 +299,7 @@ def _carry_out(  # noqa: PLR0913, PLR0917 — a plan, and where
 
 
 def _open_cordoned(kubeconfig: str | None, context: str | None, max_wait: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Opens the nodes that rebalances have left cordoned; (those that are open now, those that could not be opened)."""
+    """Open the nodes that rebalances have left cordoned; (those that are open now, those that could not be opened)."""
 
     async def run() -> tuple[tuple[str, ...], tuple[str, ...]]:
         async with _carrying(assemble(), PlanOptions(goals=()), kubeconfig, context, max_wait, exact=False) as carrying:
@@ -323,7 +323,7 @@ async def _carrying(  # noqa: PLR0913 — a plan, and where
 
 
 def _no_cordons_left(cluster: Cluster, *, apply: bool) -> None:
-    """Warns of nodes that another rebalance has cordoned; raises UsageError before a plan is carried out."""
+    """Warn of nodes that another rebalance has cordoned; raise UsageError before a plan is carried out."""
     left = left_cordons(cluster.state.snapshot())
     if left and apply:
         raise UsageError(cordon_hint(left))
@@ -332,7 +332,7 @@ def _no_cordons_left(cluster: Cluster, *, apply: bool) -> None:
 
 
 def _refuse(flags: WhatIfFlags, goals: list[Goal] | None, cost: float, *, apply: bool, exit_code: bool) -> None:
-    """Raises UsageError for flags that contradict each other."""
+    """Raise UsageError for flags that contradict each other."""
     if apply and not flags.live:
         raise UsageError("--apply moves pods of the running cluster; give --live")
     if apply and exit_code:
@@ -346,7 +346,7 @@ def _refuse(flags: WhatIfFlags, goals: list[Goal] | None, cost: float, *, apply:
 
 
 def _known_namespaces(names: frozenset[str], cluster: Cluster) -> None:
-    """Raises UsageError for a namespace without pods."""
+    """Raise UsageError for a namespace without pods."""
     for name in namespaces_without_pods(names, cluster.objects.pods):
         raise UsageError(f"--namespace {name}: the cluster has no pod there")
 

@@ -54,7 +54,7 @@ def _as_usage_errors(path: str) -> Iterator[None]:
 
 
 def write(stream: BinaryIO, pieces: Iterable[bytes], *, compressed: bool) -> None:
-    """Writes the pieces; the same pieces give the same bytes, also compressed."""
+    """Write the pieces; the same pieces give the same bytes, also compressed."""
     if not compressed:
         stream.writelines(pieces)
         return

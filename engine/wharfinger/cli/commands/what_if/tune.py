@@ -208,7 +208,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
 
 def _refuse_folder(path: Path) -> None:
-    """Raises UsageError for a path that is a folder, or in none: as early as possible, as a search may take hours."""
+    """Raise UsageError for a path that is a folder, or in none: as early as possible, as a search may take hours."""
     if path.is_dir():
         raise UsageError(f"{path}: this is a folder; give the name of a file")
     if not path.absolute().parent.is_dir():

@@ -144,7 +144,7 @@ class InterPodAffinity(GroupedHints, CountingPlugin, FilterPlugin, ScorePlugin):
         return change.was is None or hints.removal_may_help(change.was) or hints.added_helps(placed)
 
     def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:
-        """Yields the topology keys of placed pods, the pods that the filter reads, and those with a score."""
+        """Yield the topology keys of placed pods, the pods that the filter reads, and those with a score."""
         yield snapshot().tally((NAME, "topology keys"), _keys_of)
         incoming = IncomingPod(pod, snapshot())
         terms = incoming.terms

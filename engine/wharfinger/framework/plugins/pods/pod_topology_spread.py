@@ -130,7 +130,7 @@ class PodTopologySpread(GroupedHints, CountingPlugin, FilterPlugin, ScorePlugin)
         return msgspec.json.encode([pod.namespace, own, labels, node_selection.required(pod.object) is not None])
 
     def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:
-        """Yields the pods that each constraint counts."""
+        """Yield the pods that each constraint counts."""
         now = snapshot()
         for constraint in (each for kind in UNSATISFIABLE for each in self._constraints(pod, now, kind)):
             yield constraint.selection(snapshot(), pod.namespace)

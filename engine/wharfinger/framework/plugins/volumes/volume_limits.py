@@ -62,7 +62,7 @@ class VolumeRestrictions(CountingPlugin, FilterPlugin):
         return change.pod is None or bool(change.pod.object.spec.volumes)
 
     def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:
-        """Yields the claims of placed pods, and those pods that mount a disk of this one."""
+        """Yield the claims of placed pods, and those pods that mount a disk of this one."""
         if not pod.object.spec.volumes or volume_claims.too_many(pod) is not None:
             return
         if exclusive_claims(pod, snapshot()):

@@ -236,7 +236,7 @@ def _bind(context: Context, expr: ast.Call, function: Function) -> _Bound | None
 
 
 def _assign(bound: _Bound, function: Function, argument: ast.Argument) -> tuple[Span, str] | None:
-    """Assigns one argument to its parameter; returns the error if it does not fit."""
+    """Assign one argument to its parameter; return the error if it does not fit."""
     if argument.to is not None:
         return argument.span, f"`{function.name}` takes no points `x -> y`; `curve` does"
     if argument.name is None:

@@ -56,7 +56,7 @@ class OwnFunction(msgspec.Struct, kw_only=True):
 
 
 def checked_alone(own: OwnFunction) -> None:
-    """Checks a function where it is declared, with any values of the declared types, and notes what it gives."""
+    """Check a function where it is declared, with any values of the declared types, and note what it gives."""
     context = _scratch(own.context)
     given = [
         typed.ParamRef(span=parameter.span, type=type_.maybe(), name=f"{own.name}.{parameter.name}")

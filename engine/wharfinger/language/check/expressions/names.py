@@ -151,7 +151,7 @@ def _nearest(context: Context, subject: Subject, fields: list[ast.Member], known
 
 
 def label_field(context: Context, owner: str, field: ast.Member) -> typed.Expr:
-    """Reports a key that is written as if it were a field."""
+    """Report a key that is written as if it were a field."""
     return context.error(
         Code.P302,
         f"keys of `{owner}` are written in brackets",

@@ -112,7 +112,7 @@ def number(context: Context, expr: ast.Number) -> typed.Expr:
 
 
 def unknown_unit(context: Context, expr: ast.Number, other: typed.Expr | None = None) -> typed.Expr:
-    """Reports an unknown unit; `other`, what the number is compared with, narrows down what was meant."""
+    """Report an unknown unit; `other`, what the number is compared with, narrows down what was meant."""
     wanted = other.type.kind if other and not is_unknown(other) else None
     units = meant(expr.unit, wanted)
     return context.error(
