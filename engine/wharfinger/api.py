@@ -273,9 +273,9 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
     """An ordered plan of moves of running pods by which the cluster comes nearer to goals.
 
     Goals are `violations`, `free-nodes`, `free-gpus` and `points`; each move must gain `cost` at least, in units of its goal. `whole` is
-    what one whole GPU takes, as quantities by resource. Only pods of `namespaces` move (without any all but those of kube-system) that are
-    at least `min_age` seconds old, have no priority above `most_priority`, and name the scheduler `pods_of`, if one is given. Those of
-    `pods` (by default the pending ones) that have a place get it first. The cluster's state is left as the plan leaves it.
+    what one whole GPU takes, as quantities by resource. A pod moves only if it is in one of `namespaces` (default: all but kube-system), is
+    at least `min_age` seconds old, has no priority above `most_priority`, and names the scheduler `pods_of`, if one is given. Those of
+    `pods` (default: the pending ones) that have a place get it first. The cluster's state is left as the plan leaves it.
     Raises UsageError for an unknown goal, a namespace without pods, a number out of its range, and a resource that no node offers;
     InvalidObject for a quantity that is none.
     """

@@ -1,8 +1,9 @@
 """Python's garbage collection: when it runs, and over which objects.
 
-It stops all threads. It runs over young objects after every few hundred new ones. It runs over all objects, a
-tenth of a second for a large cluster, when enough have survived. That is in the middle of a burst of pods or of a reload of policies.
-Modules, policies and the first state of a cluster are a million objects that stay; looking through them was a tenth of the CPU of a burst.
+A collection stops all threads. Python collects young objects after every few hundred new ones. It collects all objects, which takes a tenth
+of a second for a large cluster, when enough have survived: in the middle of a burst of pods or of a reload of policies. Modules, policies
+and the first state of a cluster are a million objects that stay. Examining them took a tenth of the CPU time of a burst.
+
 So objects that exist after the start, and after the first list of the cluster, are frozen. Young objects are collected in portions of a few
 milliseconds. A full collection waits until the process is idle. Python's middle generation is not used. Its collection takes as long as ten
 collections of young objects, all at once, and finds only objects that a full collection would find as well.

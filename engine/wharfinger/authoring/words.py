@@ -91,9 +91,15 @@ _WORDS_BEHIND = frozenset({"NORMALIZE", "MISSING"})
 class Frame(Struct, frozen=True):
     """An open bracket: its contents, and the word that it belongs to.
 
-    `holds` is the block ("filter", "test", "base", "preemption", or "terms" of a group), "object" for fields of a node or pod of a test or
-    of a plugin, "samples" of a metric in a test, "parameters" of a let, "call", "index", "set" or "group". `name` is the function of a
-    call, the key before an object, or the keyword or plugin that an outermost object belongs to.
+    `holds` is one of:
+
+    - a block: "filter", "test", "base", "preemption", or "terms" of a group
+    - "object": the fields of a node or pod of a test, or of a plugin
+    - "samples" of a metric in a test
+    - "parameters" of a let
+    - "call", "index", "set", "group"
+
+    `name` is the function of a call, the key before an object, or the keyword or plugin that an outermost object belongs to.
     """
 
     holds: str

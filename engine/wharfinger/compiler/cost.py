@@ -43,10 +43,14 @@ TYPICAL_PODS = 10_000  # in the example of messages
 class Budget(Struct, frozen=True, kw_only=True):
     """The maximum cost of a policy.
 
-    `operations` and `kept` are per node, `selections` is the number of different selections, `asked` are operations for each placed pod.
-    `counted` are operations for each template of placed pods, `recounted` those of them that are repeated for other templates of the pod to
-    be placed, `evicting` for each placed pod that may be evicted, `grouping` for each pod that may be governed, or belong to a group.
-    `instructions` are those of RE2 in all regular expressions.
+    - `operations`, `kept`: for each node
+    - `selections`: the number of different selections
+    - `asked`: operations for each placed pod
+    - `counted`: operations for each template of placed pods
+    - `recounted`: the part of `counted` that is repeated for other templates of the pod to be placed
+    - `evicting`: operations for each placed pod that may be evicted
+    - `grouping`: operations for each pod that may be governed, or belong to a group
+    - `instructions`: those of RE2 in all regular expressions
     """
 
     operations: int
@@ -165,9 +169,10 @@ class RuleCost(Amounts, frozen=True, kw_only=True):
 class Cost(Amounts, frozen=True, kw_only=True):
     """The cost of a policy: of each rule, and of all together, with shared operations counted once.
 
-    `evicting` are the operations of its `preemption` for each placed pod that may be evicted, `grouping` those of its scope and its `group`
-    for each pod, whenever the pod changes, and `scope` those of its scope alone. `patterns` are the regular expressions of all of these and
-    of its metrics; one that is matched with two different texts occurs twice.
+    - `evicting`: the operations of its `preemption`, for each placed pod that may be evicted
+    - `grouping`: the operations of its scope and its `group`, for each pod whenever the pod changes
+    - `scope`: the operations of its scope alone
+    - `patterns`: the regular expressions of all of these and of its metrics; one that is matched with two different texts occurs twice
     """
 
     rules: tuple[RuleCost, ...]
@@ -404,16 +409,16 @@ def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = N
         counts = f"counts {len(cost.selections):,} selections of pods; {budget.selections:,} are allowed"
         _refuse(diagnostics, span, counts, "count one selection in several places: name it with `let`")
     if cost.operations > budget.operations:
-        dearest = max(cost.rules, key=lambda rule: rule.operations)
+        most_costly = max(cost.rules, key=lambda rule: rule.operations)
         sentence = f"computes {cost.operations:,} numbers for each node; {budget.operations:,} are allowed"
-        _refuse(diagnostics, dearest.span, sentence, f"the rule that computes most is this one: {dearest.operations:,}")
+        _refuse(diagnostics, most_costly.span, sentence, f"the rule that computes most is this one: {most_costly.operations:,}")
     if cost.kept > budget.kept:
         sentence = f"keeps {cost.kept:,} numbers for each node; {budget.kept:,} are allowed"
         _refuse(diagnostics, max(cost.rules, key=lambda rule: rule.kept).span, sentence, "functions of texts count most")
     if cost.counted > budget.counted:
-        dearest_of_all = max(cost.selections, key=lambda selection: selection.counted)
+        most_costly_selection = max(cost.selections, key=lambda selection: selection.counted)
         sentence = f"takes {cost.counted:,} operations for each template of placed pods; {budget.counted:,} are allowed"
-        _refuse(diagnostics, dearest_of_all.span, sentence, f"this selection alone takes {dearest_of_all.counted:,}")
+        _refuse(diagnostics, most_costly_selection.span, sentence, f"this selection alone takes {most_costly_selection.counted:,}")
     if cost.recounted > budget.recounted:
         again = max(cost.selections, key=lambda selection: selection.recounted)
         sentence = (

@@ -66,10 +66,13 @@ def compile_policy(policy: typed.Policy, params: Mapping[str, Any] | None = None
 class CompiledPolicy:
     """A policy ready to decide; `str` is its intermediate representation.
 
-    `filters`, `scores`, `tie_break` and `base` are its rules with all numbers resolved, `params` the values of its params in base units,
-    `permits` what must hold before a placed pod is bound, `group` what holds for groups, `victims` its rules of preemption (both None
-    without any), `scope` the program that computes which pods it governs (None: all), `authority` the namespace it belongs to, and `reads`
-    the attributes it reads, as (subject, path, key).
+    - `filters`, `scores`, `tie_break` and `base`: its rules, with all numbers resolved
+    - `params`: the values of its params in base units
+    - `permits`: the conditions before a placed pod is bound
+    - `group`, `victims`: its rules for groups and for preemption, None without any
+    - `scope`: the program that computes which pods it governs, None for all pods
+    - `authority`: its owner, the cluster or one namespace
+    - `reads`: the attributes it reads, as (subject, path, key)
 
     The policy may govern one pod of a template and not another (`scope_reads_identity`), or a pod now and not later (`scope_reads_time`,
     `scope_reads_namespaces`); its rules may give pods of one template different answers (`rules_read_identity`). It may give pods different

@@ -84,8 +84,8 @@ def _placed(group: Group, answer: Placed, result: GroupResult) -> Attempt:
 
 def _preemption(decider: Decider, state: ClusterState, index: GroupIndex, group: Group) -> Generator[None, None, PreemptionAnswer]:
     """The pods that must leave for the group; there is no search if no pod has a lower priority."""
-    if (hopeless := no_victims(group, state.snapshot())) is not None:
-        return hopeless
+    if (impossible := no_victims(group, state.snapshot())) is not None:
+        return impossible
     with without_nominations(state, group.waiting):
         return (yield from preempting(decider, state, group, index.disrupted_as_whole()))
 

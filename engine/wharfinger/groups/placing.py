@@ -360,15 +360,15 @@ def pods_of_other_groups(chain: Chain, snapshot: Snapshot, group: Group) -> Call
     if not keys or not group.waiting:
         return lambda _: 0.0
     pod, at = group.waiting[0], TimeAndObjects(snapshot.now, snapshot.objects)
-    speaking = [
+    spreading = [
         policy for policy in chain.policies if policy.group is not None and policy.group.terms.spread_over and policy.governs(pod, snapshot)
     ]
 
     def is_other(placed: PodView) -> bool:
-        found = (group_of_policy(policy, placed, at) for policy in speaking)
+        found = (group_of_policy(policy, placed, at) for policy in spreading)
         return any(each is not None and f"{placed.namespace}/{each[0]}" != group.key for each in found)
 
-    identity = ("groups", "spread over", tuple(policy.revision for policy in speaking), at.objects.namespace_labels, group.key)
+    identity = ("groups", "spread over", tuple(policy.revision for policy in spreading), at.objects.namespace_labels, group.key)
     selection = snapshot.selection(identity, is_other, passing=True)
     selection.follow()
     counts = []

@@ -46,7 +46,7 @@ PreemptionAnswer = Preemption | Impossible | NotFound
 READ_PER_STEP = 500
 """Pods that are looked at in one step."""
 ASKED_PER_STEP = 50
-"""Pods about which rules of policies are asked in one step: the dearest that are accepted take 0.1 ms for each."""
+"""Pods about which rules of policies are asked in one step: the most costly ones that are accepted take 0.1 ms for each."""
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 _NO_VICTIMS = Impossible(nearest=(), message=f"preemption: {NO_VICTIMS}")

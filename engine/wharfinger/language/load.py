@@ -1,8 +1,8 @@
 """Typed policies from files, folders, standard input, and from sets of texts that are no files of this machine.
 
-Everything that is wrong with what the files say becomes a diagnostic. Only a path that the caller named and that cannot be read raises
-`UsageError`, because there is no file to report on. The texts of a set (the keys of a ConfigMap, the content of a folder at one moment, a
-resource) are checked one by one, so that a caller with many texts can work in small steps and check only what has changed.
+All errors in the content of files become diagnostics. Only a path that the caller named and that cannot be read raises `UsageError`,
+because there is no file to report on. A set of texts is the keys of a ConfigMap, the content of a folder at one moment, or a resource. Its
+texts are checked one by one, so that a caller with many texts can work in small steps and check only those that have changed.
 """
 
 from __future__ import annotations

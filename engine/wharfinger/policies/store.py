@@ -1,7 +1,7 @@
-"""The policy store: what sources offer becomes the set of policies that decides.
+"""The policy store: makes the set of policies that decides from the texts that sources offer.
 
-Texts are built in a thread, only those that have changed; the finished set is handed over on the event loop in one step. While a set is
-being built the former one decides, and what is offered meanwhile waits for its turn. Namespaces have turns of their own.
+Texts that have changed are built in a thread. The finished set is adopted on the event loop in one step; until then, the former set
+decides. Texts that are offered while a set is being built wait for the next one. Each namespace has its own turns.
 """
 
 from __future__ import annotations

@@ -36,9 +36,14 @@ OBJECTS_PER_STEP, KEYS_PER_STEP = 100, 10_000
 class EventHandlers:
     """The `ClusterSink` of the scheduler.
 
-    `leaving` is called with the uid of every pod that is deleted (True) or terminating (False), `node_removed` with the name of every
-    deleted node, `changed` after every change, `unreadable` with every pending pod of this scheduler that cannot be read, `claim_changed`
-    with every claim for devices that is added, changed or deleted, and `relabelled` with the name of every namespace with changed labels.
+    These functions are called:
+
+    - `leaving` with the uid of every pod that is deleted (True) or terminating (False)
+    - `node_removed` with the name of every deleted node
+    - `changed` after every change
+    - `unreadable` with every pending pod of this scheduler that cannot be read
+    - `claim_changed` with every claim for devices that is added, changed or deleted
+    - `relabelled` with the name of every namespace whose labels have changed
     """
 
     def __init__(  # noqa: PLR0913 — what it feeds and what it calls

@@ -449,8 +449,8 @@ class GroupCycle:
     def _preemption(self, attempt: _Attempt) -> Generator[None, None, PreemptionAnswer]:
         """The pods that must leave; there is no search if no pod has a lower priority."""
         group, snapshot = attempt.group, self._cluster.snapshot()
-        if (hopeless := no_victims(group, snapshot)) is not None:
-            return hopeless
+        if (impossible := no_victims(group, snapshot)) is not None:
+            return impossible
         others = tuple(self._groups.index.disrupted_as_whole())
         started = self._clock.monotonic()
         self._emit(self._begun(attempt, others))

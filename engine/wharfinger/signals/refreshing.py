@@ -1,13 +1,13 @@
 """All signals of the policies in force: one refresher each, from its source to the state that decisions read.
 
-Refreshers are started and stopped with the policies that use them. `Source` and `Sink` are the two ports; A source raises `SignalFailed` if
+Refreshers are started and stopped with the policies that use them. `Source` and `Sink` are the two ports. A source raises `SignalFailed` if
 a signal could not be refreshed.
 
 A failure changes only the age of the samples: they stay until new ones arrive, and each metric has a maximum age. Refreshes are spread in
 time, so that fifty signals of one interval do not reach the server together.
 
-Once a second, metrics with too few fresh samples are found: their rules are suspended, which is reported, and pods that they rejected are
-tried again.
+Once a second, metrics with too few fresh samples are looked for. The rules that use them are suspended, which is reported, and the pods
+that these rules rejected are tried again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Claims for devices in a dry run: the writes of the controller and the scheduler between two decisions.
 
-A pod that names a ResourceClaimTemplate gets a claim made of it, as the controller of Kubernetes makes it; a decision's allocations are
-written to the claims, reserved for the pod. So the next pod finds the devices taken. When a pod leaves, it is no longer among those for
-which its claims are reserved, and a claim that is reserved for no pod loses its devices, as the same controller does it. A claim that was
-made of a template stays for the pod that is created again in its place. Source: pkg/controller/resourceclaim/controller.go,
-Kubernetes 1.36.
+A pod that names a ResourceClaimTemplate gets a claim made of it, as by the controller of Kubernetes. The allocations of a decision are
+written to the claims, which are reserved for the pod. So these devices are taken for the next pod. When a pod leaves, its reservations are
+removed, and a claim that is reserved for no pod loses its devices, as by the same controller. A claim that was made of a template stays for
+the pod that is created again in its place. Source: pkg/controller/resourceclaim/controller.go, Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def place_pods(
 ) -> Generator[None, None, list[Outcome[Seen]]]:
     """A generator of steps that returns the outcomes in queue order; those of a group together.
 
-    `state` is changed: it assumes every placement. A decision reads its snapshot lazily, and a snapshot ends with the
-    next change of the state, so everything that is needed of it has to be read in `watch` (decision, snapshot, evicted pods).
+    `state` is changed: it assumes every placement. A decision reads its snapshot lazily, and a snapshot is
+    valid until the next change of the state. So `watch` (decision, snapshot, evicted pods) has to read everything that is needed of it.
     """
     index = yield from groups_in_steps(decider.chain, state, pods)
     found: list[Outcome[Seen]] = []

@@ -1,8 +1,9 @@
 """Every metric of the process, declared once.
 
-Where a metric of kube-scheduler 1.36 (pkg/scheduler/metrics/metrics.go) or client-go (component-base/metrics/prometheus) means the same, it
-has that name, those labels and those buckets, so that dashboards and alerts made for kube-scheduler work here too. What is our own begins
-with `wharfinger_`. Labels never hold names of pods or nodes: the number of series depends on profiles, plugins and policies alone.
+A metric that means the same as one of kube-scheduler 1.36 (pkg/scheduler/metrics/metrics.go) or client-go
+(component-base/metrics/prometheus) has its name, labels and buckets. So dashboards and alerts made for kube-scheduler work here too. The
+names of all other metrics begin with `wharfinger_`. Labels never hold names of pods or nodes: the number of series depends on profiles,
+plugins and policies alone.
 """
 
 from __future__ import annotations

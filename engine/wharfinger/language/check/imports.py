@@ -29,10 +29,10 @@ def import_key(importing: str, path: str) -> str:
 
 
 class CheckedLibraries:
-    """Libraries that were checked for one file, for others that import the same ones: the outcome is taken over, not found out again.
+    """The outcomes of checking libraries, kept for other files that import the same libraries.
 
-    What is found out about a library depends on its text, the names in front of its names, the libraries that were checked before it, and
-    those of its imports that can be read. Where all of these are equal, so is the outcome.
+    An outcome depends on the text of the library, the prefix of its names, the libraries that were checked before it, and those of its
+    imports that can be read. If all of these are equal, the outcome is equal.
 
     `limit` is the number of outcomes that are kept; then all are dropped. Several threads may use one object.
     """

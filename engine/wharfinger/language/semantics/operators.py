@@ -1,8 +1,12 @@
 """The operators of the language: one record each.
 
-The checker, the compiler and the interpreter all read these records. An operator is defined three times there, side by side: as the
-reference for the interpreter (`meaning`), as Python source for generated code and for plain values (`source`), and as a function of NumPy
-for columns (`vector`, by name, because the language does not import NumPy). Property tests compare the three.
+The checker, the compiler and the interpreter all read these records. A record defines its operator three times:
+
+- `meaning`: the reference, for the interpreter
+- `source`: Python source, for generated code and for plain values
+- `vector`: a function of NumPy, for columns; by name, because the language does not import NumPy
+
+Property tests compare the three.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """The OpenB trace (alibaba/clusterdata, cluster-trace-gpu-v2023) as Kubernetes nodes and pods.
 
 How GPUs are accounted. Kubernetes counts an extended resource per node. It has no devices for it, and resources are independent of each
-other. A node that advertised 8 `nvidia.com/gpu` for whole GPUs and, independently, 8,000 milli for shared ones would sell every GPU twice.
+other. A node that advertised 8 `nvidia.com/gpu` for whole GPUs and, independently, 8,000 milli for shared ones would give every GPU twice.
 So:
 
 - a node advertises `nvidia.com/gpu: n` *and* `alibabacloud.com/gpu-milli: 1000·n`;
 - a pod of a GPU share (`num_gpu` 1, `gpu_milli` < 1000) asks for that many milli;
 - a pod of k whole GPUs asks for `nvidia.com/gpu: k` *and* for 1000·k milli.
 
-The milli are the pool that everything draws from, so no node is ever sold twice, and the plugin GpuShares sees to it that each single GPU
-holds what is put on it.
+All pods with GPUs request milli, so no GPU is given twice. The plugin GpuShares ensures that no single GPU gets more than it has.
 
 The resource name is the one the trace's own scheduler used for shares. GPU models are the node label `nvidia.com/gpu.product`; a pod's
 `gpu_spec` (`V100M16|V100M32`) becomes a required node affinity with operator In.

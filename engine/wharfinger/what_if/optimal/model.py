@@ -2,8 +2,8 @@
 
 A group is the pods of one template, or those of several templates that are alike (`smaller_tasks`); a node can represent a class of nodes.
 `Room` has what groups request and what each node has for them. Of devices it is how many fit each request alone. Its result is never too
-low: constraints, counters that devices share and requests that compete for the same devices are left to the chain, and so are alternatives,
-`All`, claims of several pods and devices that can be shared.
+low. The chain decides about constraints, counters that devices share, requests that compete for the same devices, alternatives, `All`,
+claims of several pods, and devices that can be shared.
 """
 
 from __future__ import annotations

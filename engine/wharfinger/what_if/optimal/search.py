@@ -1,11 +1,12 @@
 """Looks for a placement of all pods where the queue leaves some over: found by CP-SAT (OR-tools), and confirmed by the chain pod by pod.
 
-The model has the requests of pods, how many devices fit each request of their claims alone, the places for pods on each node, those filters
-of Kubernetes and of policies that depend on a node's object alone, the rules of policies about victims, and what PodDisruptionBudgets allow
-now. Running pods that a controller would create again may move; all others stay, and so do members of groups. It makes the number of moves
-small. Only where there is no placement like that, running pods may be evicted without a new place, for waiting pods of a higher priority:
-of high priorities as few as possible, then of the next lower one, and so on. Pods that have no controller, and those of DaemonSets, may be
-evicted only where that is not enough either. Preemption evicts them too, so a proof must include them.
+The model has the requests of pods, the number of devices that fit each request of their claims alone, and the places for pods on each node.
+It has the filters of Kubernetes and of policies that depend on a node's object alone, the rules of policies about victims, and the
+evictions that PodDisruptionBudgets allow now. Running pods that a controller would create again may move; all others stay, and so do
+members of groups. It makes the number of moves small. Only where there is no placement like that, running pods may be evicted without a new
+place, for waiting pods of a higher priority: of high priorities as few as possible, then of the next lower one, and so on. Pods that have
+no controller, and those of DaemonSets, may be evicted only where that is not enough either. Preemption evicts them too, so a proof must
+include them.
 
 A small cluster is solved as a whole. In a larger one, a model of classes of nodes is solved first: if it has no solution, there is none.
 Then regions are rearranged, while all other pods stay where they are or where the chain places them; the whole is tried last.

@@ -1,11 +1,11 @@
 """The search: gets numbers from Optuna, runs trials with them, and returns the result.
 
-Deterministic with any number of processes. A trial is requested when the results of all but the last `MAX_CONCURRENT_TRIALS` trials before
-it are known. The sampler gets the results in the order of the trials. So the sampler has the same results at each request, whichever trial
-ends first.
+The result is the same for any number of processes. A trial is requested when the results of all but the last `MAX_CONCURRENT_TRIALS` trials
+before it are known. The sampler gets the results in the order of the trials. So the sampler has the same results at each request, whichever
+trial ends first.
 
-No process waits for another where that can be avoided: the first trials are submitted before Optuna is imported, and when the numbers of
-the best trial are put back one by one, the next step is submitted before the answer of this one is known.
+No process waits for another where that can be avoided. The first trials are submitted before Optuna is imported. When the numbers of the
+best trial are put back one by one, the next step is submitted before the result of the present one is known.
 """
 
 from __future__ import annotations

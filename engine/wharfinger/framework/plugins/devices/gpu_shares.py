@@ -1,8 +1,8 @@
 """GpuShares: shares of single GPUs, in clusters whose GPUs are counted as extended resources instead of allocated by DRA.
 
 NodeResourcesFit adds up thousandths over a node. This plugin looks at the GPUs one by one: a share needs one GPU with that much free, and k
-whole GPUs need k without a share of any pod. It then chooses the GPUs, which count as taken as soon as the pod is assumed, and are
-written on the pod in the same request as its binding, for the device plugin of the node to read.
+whole GPUs need k without a share of any pod. It then chooses the GPUs. They count as taken as soon as the pod is assumed. They are
+written on the pod in the same request as its binding, and the device plugin of the node reads them there.
 
 Kubernetes has no such plugin; the scheme is that of Alibaba's Open-Gpu-Share. Nothing changes in a cluster whose nodes do not advertise
 shares. How such a cluster names things is in the arguments.

@@ -141,8 +141,9 @@ class Selector(Struct):
     def _evaluate(self, device: DeviceTraits) -> bool | str:
         """The answer, or the text of the error.
 
-        A domain that the device does not have is an empty map for Kubernetes. Where an expression looks it up in a variable, it is added
-        when the expression has failed for lack of it (`in` of the same expression then finds the domain, which it does not in Kubernetes).
+        A domain that the device does not have is an empty map for Kubernetes. If an expression looks up such a domain in a variable, the
+        expression fails at first, and is evaluated again with the domain added. (`in` of the same expression then finds the domain, which
+        it does not in Kubernetes.)
         """
         attributes, capacity = dict(device.attributes), dict(device.capacity)
         while True:
@@ -245,15 +246,15 @@ def _compiling(expression: str, kept: _Kept) -> Iterator[None]:
             return
         yield
         serialized = yield from syntax_tree.rewritten(program.serialize(), rewriting.EXPANDED, rewriting.expanded)
-        dearest = (yield from cost(serialized)) if len(serialized) <= MAX_BYTES else UNLIMITED
-        if dearest > MAX_COST:
+        cost_bound = (yield from cost(serialized)) if len(serialized) <= MAX_BYTES else UNLIMITED
+        if cost_bound > MAX_COST:
             kept.found = SelectorFailed("too complex, exceeds cost limit")
             return
         guarded = yield from syntax_tree.rewritten(serialized, rewriting.GUARDED, rewriting.guarded)
         if refused := (yield from optionals.refusal(guarded)):
             kept.found = SelectorFailed(refused)
             return
-        kept.found = Selector(expression, int(dearest), environment.deserialize(guarded), serialized)
+        kept.found = Selector(expression, int(cost_bound), environment.deserialize(guarded), serialized)
     except RuntimeError as error:  # the only error of the library
         kept.found = SelectorFailed(f"compilation failed: {_line(error)}")
 
