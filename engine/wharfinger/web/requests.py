@@ -4,8 +4,8 @@ Routes that show all namespaces are for clients on this machine, until a setting
 page of another site, under a host name of that site; so the host name has to be an address or `localhost`.
 
 Watching, deciding and binding share one thread with the web server. A few hundred connections with one request after the other could take
-all of its time. So requests start at a limited rate after a burst, and computing answers takes at most a tenth of the time. Requests for
-the same thing share one answer.
+all of its time. So requests start at a limited rate after a burst, the addresses of clients in turns, and computing answers takes at most
+a tenth of the time. Requests for the same thing share one answer.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -151,17 +153,77 @@ class RequestRate:
         return max(0.0, self._next - now - BURST * INTERVAL)
 
 
+LEFT = "left"
+"""Where the `state` of a request has an `asyncio.Event` that is set when the client has ended the connection."""
+
+
+class _Waiting(Struct, frozen=True):
+    turn: asyncio.Future[bool]
+    left: asyncio.Event | None
+
+    def grant(self) -> bool:
+        """Ends the wait; False, and nothing is to be answered, if the client has gone."""
+        gone = self.turn.done() or (self.left is not None and self.left.is_set())
+        if not self.turn.done():
+            self.turn.set_result(not gone)
+        return not gone
+
+
+class RequestTurns:
+    """Requests start at the limited rate, the clients' addresses in turns; a client that has gone takes no turn."""
+
+    def __init__(self) -> None:
+        self._rate = RequestRate()
+        self._waiting: dict[str, deque[_Waiting]] = {}
+        self._granting: asyncio.Task[None] | None = None
+
+    async def turn(self, address: str, left: asyncio.Event | None) -> bool:
+        """True when it is the turn of a request of this address, False if its client has gone meanwhile."""
+        loop = asyncio.get_running_loop()
+        if self._granting is None:
+            seconds = self._rate.wait(loop.time())
+            if not seconds:
+                return True
+            self._granting = loop.create_task(self._grant_after(seconds), name="turns of requests")
+        waiting = _Waiting(loop.create_future(), left)
+        self._waiting.setdefault(address, deque()).append(waiting)
+        return await waiting.turn
+
+    async def _grant_after(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(seconds)
+        while self._granted_next() and self._waiting:  # noqa: ASYNC110 — it sleeps for the rate, not until something happens
+            await asyncio.sleep(self._rate.wait(loop.time()))
+        self._granting = None
+
+    def _granted_next(self) -> bool:
+        """Grants the turn of the next address; False if nobody waits."""
+        while self._waiting:
+            address = next(iter(self._waiting))
+            requests = self._waiting.pop(address)
+            granted = False
+            while requests and not granted:
+                granted = requests.popleft().grant()
+            if requests:
+                self._waiting[address] = requests  # as the last
+            if granted:
+                return True
+        return False
+
+
 class RateLimited:
     """An ASGI middleware that limits the rate at which requests start."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._rate = RequestRate()
+        self._turns = RequestTurns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer when it is the request's turn."""
-        if scope["type"] == "http" and (seconds := self._rate.wait(asyncio.get_running_loop().time())):
-            await asyncio.sleep(seconds)
+        """Answer when it is the request's turn; not at all if the client has gone before that."""
+        if scope["type"] == "http":
+            address, _ = scope.get("client") or ("", 0)
+            if not await self._turns.turn(address, scope.get("state", {}).get(LEFT)):
+                return
         await self._app(scope, receive, send)
 
 

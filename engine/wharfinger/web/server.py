@@ -17,6 +17,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,7 +29,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wharfinger.errors import UsageError
-from wharfinger.web.requests import RateLimited
+from wharfinger.web.open_connections import LimitedListener, OpenConnection, OpenConnections
+from wharfinger.web.requests import LEFT, RateLimited
 
 
 class ServingCertificate:
@@ -79,7 +81,7 @@ def _no_password() -> str:
 
 
 MAX_CONNECTIONS = 256
-"""Connections at a time; further ones are closed at once."""
+"""Connections at a time; a further one closes another, see `open_connections`."""
 ACCEPT_BATCH = 32
 """Connections that are taken from the system before any of them is looked at."""
 REQUEST_SECONDS = 10.0
@@ -112,18 +114,25 @@ class LimitedProtocol(H11Protocol):
     _unparsed: bytearray
     _unread: asyncio.TimerHandle | None = None
     _stopping: asyncio.Event
+    _left: asyncio.Event
+    _own: OpenConnection | None = None
+
+    def __init__(self, open_connections: OpenConnections, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._open = open_connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Close the connection at once if there are too many."""
+        """Wait for the first request."""
         super().connection_made(transport)
         self._stopping = asyncio.Event()
+        self._left = asyncio.Event()
         self._unparsed = bytearray()
-        self.app_state = {**self.app_state, PEER_NAME: _common_name(transport), STOPPING: self._stopping}
-        if len(self.connections) > MAX_CONNECTIONS:
-            transport.abort()
-        else:
-            transport.set_write_buffer_limits(high=1)  # writing pauses as soon as anything waits; with 0, TLS would pause without that
-            self._await_request()
+        self.app_state = {**self.app_state, PEER_NAME: _common_name(transport), STOPPING: self._stopping, LEFT: self._left}
+        self._own = self._open.numbered(transport.get_extra_info("socket").fileno())
+        if self._own is not None:
+            self._own.close = transport.abort
+        transport.set_write_buffer_limits(high=1)  # writing pauses as soon as anything waits; with 0, TLS would pause without that
+        self._await_request()
 
     def data_received(self, data: bytes) -> None:
         """Parse the first portion, and the others after other work."""
@@ -138,11 +147,8 @@ class LimitedProtocol(H11Protocol):
         del self._unparsed[:READ_BYTES]
         super().data_received(portion)
         if self.cycle is None or self.cycle.response_complete:
-            self._forget_body_deadline()
             self._await_request()
-        else:
-            self._forget_deadline()
-            self._await_body(more=self.cycle.more_body)
+        self._follow_cycle()
         if self.transport.is_closing():
             self._unparsed.clear()
         elif self._unparsed:
@@ -151,13 +157,30 @@ class LimitedProtocol(H11Protocol):
         elif not self.flow.read_paused:
             self.transport.resume_reading()
 
+    def on_response_complete(self) -> None:
+        """Begin with the next request, if it has arrived already."""
+        super().on_response_complete()
+        self._follow_cycle()
+
+    def _follow_cycle(self) -> None:
+        """Limit how long the client is waited for, and tell the limit of connections who is waited for."""
+        if self.cycle is None or self.cycle.response_complete:
+            self._forget_body_deadline()
+        else:
+            self._forget_deadline()
+            self._await_body(more=self.cycle.more_body)
+        if self._own is not None:
+            answering = self.cycle is not None and not (self.cycle.response_complete or self.cycle.more_body)
+            (self._open.answer if answering and self._unread is None else self._open.wait_for)(self._own)
+
     def shutdown(self) -> None:
         """Signal to running answers that the server stops, so that they may end early."""
         self._stopping.set()
         super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the deadlines."""
+        """Cancel the deadlines, and the turn of a request that waits."""
+        self._left.set()
         self._forget_deadline()
         self._forget_body_deadline()
         self._forget_unread()
@@ -171,11 +194,13 @@ class LimitedProtocol(H11Protocol):
         super().pause_writing()
         self._forget_unread()
         self._unread = self.loop.call_later(READ_TIMEOUT, self._discard_unread)
+        self._follow_cycle()
 
     def resume_writing(self) -> None:
         """Cancel the deadline of the reader."""
         self._forget_unread()
         super().resume_writing()
+        self._follow_cycle()
 
     def send_400_response(self, msg: str) -> None:
         """Answer 400, or end the connection if the request is being answered already."""
@@ -275,7 +300,7 @@ class Server:
         self._tls = tls
         self._host = host
         self._port = port
-        self._sockets: list[socket.socket] = []
+        self._sockets: list[LimitedListener] = []
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -292,12 +317,14 @@ class Server:
 
     async def __aenter__(self) -> Self:
         self._sockets = await bound(self._host, self._port)
+        open_connections = OpenConnections(MAX_CONNECTIONS)
+        for listener in self._sockets:
+            listener.accepted = open_connections
         config = uvicorn.Config(
             RateLimited(_Ending(self._app)),
             log_config=None,
             log_level="error",  # strangers can send thousands of broken requests in a second; each gets its 400, and the log no line
             access_log=False,
-            http=LimitedProtocol,
             backlog=ACCEPT_BATCH,
             lifespan="off",
             ws="none",
@@ -308,8 +335,9 @@ class Server:
         )
         config.load()
         config.ssl = self._tls
+        config.http_protocol_class = partial(LimitedProtocol, open_connections)  # type: ignore[assignment]  # uvicorn only calls it
         self._server = _Uvicorn(config)
-        self._task = asyncio.create_task(self._server.serve(self._sockets), name="web server")
+        self._task = asyncio.create_task(self._server.serve([*self._sockets]), name="web server")
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -318,7 +346,7 @@ class Server:
             await self._task
 
 
-async def bound(host: str, port: int) -> list[socket.socket]:
+async def bound(host: str, port: int) -> list[LimitedListener]:
     """A listening socket for every address of a host, all on one port; Raises UsageError if there can be none."""
     if not 0 <= port <= _MAX_PORT:
         raise UsageError(f"cannot serve on port {port}: ports are 0 to {_MAX_PORT}")
@@ -326,7 +354,7 @@ async def bound(host: str, port: int) -> list[socket.socket]:
         found = await asyncio.get_running_loop().getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as error:
         raise UsageError(f"cannot serve on {host}: {getattr(error, 'strerror', None) or error}") from error
-    sockets: list[socket.socket] = []
+    sockets: list[LimitedListener] = []
     for family, _, _, _, address in dict.fromkeys(found):
         same_port = sockets[0].getsockname()[1] if sockets else port
         try:
@@ -340,8 +368,8 @@ async def bound(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _listening(family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
+def _listening(family: socket.AddressFamily, address: tuple[Any, ...]) -> LimitedListener:
+    made = LimitedListener(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family is socket.AF_INET6:

@@ -3,6 +3,7 @@
 import asyncio
 import select
 import socket
+import ssl
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
@@ -10,10 +11,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tests.unit.web.certificates import signed_by_itself
 from tests.unit.web.test_server import app, get
 from wharfinger.web import server as connections
 from wharfinger.web.requests import with_body
-from wharfinger.web.server import Server
+from wharfinger.web.server import Server, ServingCertificate
 
 PARTS = [b"", b"GET /healthz HTTP/1.1\r\nX-Half: a", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"]
 
@@ -37,18 +39,73 @@ async def ends(reader):
         return b""
 
 
-def test_connections_are_limited_and_become_free_again(monkeypatch):
+def test_a_further_connection_ends_the_one_that_is_waited_for_longest(monkeypatch):
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 5)
 
     async def main():
-        async with Server(app(), "127.0.0.1", 0) as server:
-            async with AsyncExitStack() as opened:
-                for _ in range(5):
-                    await opened.enter_async_context(connected(server))
-                reader, _ = await opened.enter_async_context(connected(server))
-                assert await ends(reader) == b""
+        async with Server(app(), "127.0.0.1", 0) as server, AsyncExitStack() as opened:
+            held = [await opened.enter_async_context(connected(server)) for _ in range(5)]
             await asyncio.sleep(0.05)
+            held[0][1].write(PARTS[2])
+            assert b"200 OK" in await held[0][0].readuntil(b"ok")  # from here on, the second one is waited for longest
             assert await get(f"{server.url}/healthz") == (200, "ok")
+            assert await asyncio.wait_for(held[1][0].read(), 5) == b""
+            assert not any(reader.at_eof() for reader, _ in [held[0], *held[2:]])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("part", PARTS, ids=["nothing", "half a request", "requests one after the other"])
+def test_many_connections_of_one_address_do_not_take_those_of_another(monkeypatch, part):
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 5)
+
+    async def main():
+        async with Server(app(), "127.0.0.1", 0) as server, AsyncExitStack() as opened:
+            kept, writer = await opened.enter_async_context(connected(server))
+            for _ in range(50):
+                _, other = await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.2", 0))
+                opened.callback(other.close)
+                other.write(part * 3)
+            await asyncio.sleep(0.05)
+            writer.write(PARTS[2])
+            assert b"200 OK" in await asyncio.wait_for(kept.readuntil(b"ok"), 5)
+            assert await get(f"{server.url}/healthz") == (200, "ok")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("part", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half a hello"])
+def test_handshakes_that_do_not_end_are_limited_too(monkeypatch, tmp_path, part):
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 5)
+    certificate, key = signed_by_itself(tmp_path)
+    serving = ServingCertificate(str(certificate), str(key))
+    serving.reload()
+
+    async def main():
+        async with Server(app(), "127.0.0.1", 0, serving.context) as server, AsyncExitStack() as opened:
+            held = []
+            for _ in range(20):
+                reader, writer = await opened.enter_async_context(connected(server))
+                writer.write(part)
+                held.append(reader)
+            await asyncio.wait_for(asyncio.gather(*(ends(reader) for reader in held[:15])), 5)
+            assert not any(reader.at_eof() for reader in held[15:])
+            trust = ssl.create_default_context(cafile=certificate)
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trust)
+            writer.write(PARTS[2])
+            assert b"200 OK" in await asyncio.wait_for(reader.readuntil(b"ok"), 5)
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_the_body_of_a_second_request_is_not_waited_for_either(monkeypatch):
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.2)
+
+    async def main():
+        async with Server(with_body_route(), "127.0.0.1", 0) as server, connected(server) as (reader, writer):
+            writer.write(POST + b"2\r\nab\r\n0\r\n\r\n" + POST)
+            assert b"2 bytes" in await asyncio.wait_for(ends(reader), 5)
 
     asyncio.run(main())
 

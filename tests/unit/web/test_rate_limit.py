@@ -10,7 +10,7 @@ from starlette.routing import Route
 from tests.unit.web.test_connections import connected
 from tests.unit.web.test_server import app
 from wharfinger.web import requests
-from wharfinger.web.requests import BURST, INTERVAL, RequestRate, SharedAnswers
+from wharfinger.web.requests import BURST, INTERVAL, RequestRate, RequestTurns, SharedAnswers
 from wharfinger.web.server import Server
 
 
@@ -124,3 +124,61 @@ def test_pipelined_requests_of_many_connections_leave_most_of_the_event_loop_to_
     asyncio.run(main())
     assert answered == [200]
     assert len(turns) >= (200 - BURST) / 4, "another task had a turn for every few requests"
+
+
+def test_requests_of_clients_that_have_gone_take_no_turn(monkeypatch):
+    monkeypatch.setattr(requests, "INTERVAL", 0.5)
+    answered = []
+
+    async def cheap(request):
+        answered.append(request.query_params["of"])
+        return PlainTextResponse("END")
+
+    async def ask(server, of, count=1):
+        async with connected(server) as (reader, writer):
+            writer.write(f"GET /cheap?of={of} HTTP/1.1\r\nHost: a\r\n\r\n".encode() * count)
+            for _ in range(count):
+                await reader.readuntil(b"END")
+
+    async def main():
+        async with Server(app(extra_routes=[Route("/cheap", cheap)]), "127.0.0.1", 0) as server:
+            await ask(server, "burst", BURST)
+            gone = [asyncio.create_task(ask(server, "gone")) for _ in range(100)]
+            await asyncio.sleep(0.2)
+            for task in gone:
+                task.cancel()
+            await asyncio.gather(*gone, return_exceptions=True)
+            await ask(server, "waiting")
+
+    asyncio.run(main())
+    assert answered[-1] == "waiting"
+    assert answered.count("gone") < 10
+
+
+def test_addresses_have_turns():
+    async def main():
+        turns, order = RequestTurns(), []
+
+        async def ask(address):
+            assert await turns.turn(address, None)
+            order.append(address)
+
+        async with asyncio.TaskGroup() as tasks:
+            for address in "a" * (BURST + 20) + "b" * 2 + "c":
+                tasks.create_task(ask(address))
+        return "".join(order)
+
+    assert asyncio.run(main()) == "a" * BURST + "abcab" + "a" * 18
+
+
+def test_of_a_client_that_has_gone_nothing_is_answered():
+    async def main():
+        turns, left = RequestTurns(), asyncio.Event()
+        for _ in range(BURST):
+            assert await turns.turn("a", None)
+        waiting = [asyncio.create_task(turns.turn("a", event)) for event in (left, None, left)]
+        await asyncio.sleep(0)
+        left.set()
+        return await asyncio.gather(*waiting)
+
+    assert asyncio.run(main()) == [False, True, False]
