@@ -172,22 +172,14 @@ class _Search:
         self, keys: Sequence[str], pinned: Mapping[str, str]
     ) -> Generator[None, None, tuple[DomainPlacement | None, list[DomainFit]]]:
         """The first domain of some topology keys that takes all members, else the one that takes most; and how many each domain takes."""
-        snapshot = self.tentative.snapshot
         candidates = [
             domain
-            for domain in domains.domains(keys, snapshot)
+            for domain in domains.domains(keys, self.tentative.snapshot)
             if all(domain.labels.get(key, value) == value for key, value in pinned.items())
         ]
         bounds = yield from self._bounds(candidates)
         self._proven = True
-        quality = self._quality(candidates)
-        pods_of_others = [self._pods_of_others(domain) for domain in candidates]
-        there = np.bincount(np.array(self._placed_rows(), np.intp), minlength=snapshot.n_nodes)
-        own = [int(there[domain.rows].sum()) for domain in candidates]
-        order = sorted(
-            range(len(candidates)),
-            key=lambda number: (-bounds[number], -own[number], pods_of_others[number], -quality[number], str(candidates[number])),
-        )
+        order = self._most_promising_first(candidates, bounds)
         best: DomainPlacement | None = None
         failed = False
         excluded: set[int] = set()
@@ -203,7 +195,7 @@ class _Search:
             if self.tentative.steps_left <= 0:
                 self._proven = False
                 break
-            if failed:  # where one domain did not take the group, do not try all others member by member without need
+            if failed:  # a bound often shows without placing its members that the next domain fails too
                 most = yield from self._exact.at_most(candidates[number])
                 if most < least:
                     fits[number] = replace(fits[number], fits=most, at_most=not self._exact.exact)
@@ -223,6 +215,21 @@ class _Search:
         elif best.left:
             best = yield from self._with_more(best, [candidates[number] for number in order if bounds[number] > len(best.nodes)])
         return best, fits
+
+    def _most_promising_first(self, candidates: Sequence[Domain], bounds: Sequence[int]) -> list[int]:
+        """The indexes of the domains in the order in which they are tried.
+
+        First come those that may take most members. Among equal ones come those with most placed members of the group, then those with the
+        fewest pods of other groups, then those with the best nodes.
+        """
+        placed_by_node = np.bincount(np.array(self._placed_rows(), np.intp), minlength=self.tentative.snapshot.n_nodes)
+        n_placed = [int(placed_by_node[domain.rows].sum()) for domain in candidates]
+        pods_of_others = [self._pods_of_others(domain) for domain in candidates]
+        quality = self._quality(candidates)
+        return sorted(
+            range(len(candidates)),
+            key=lambda number: (-bounds[number], -n_placed[number], pods_of_others[number], -quality[number], str(candidates[number])),
+        )
 
     def _with_more(self, best: DomainPlacement, promising: Sequence[Domain]) -> Generator[None, None, DomainPlacement]:
         """A placement in which more members of highest priority have a node; `best` if the exact search soon finds none."""
