@@ -179,7 +179,7 @@ class Measured(Struct, frozen=True, kw_only=True):
     not_read: Sequence[str] = ()
 
 
-def measured(  # noqa: PLR0913, PLR0917 — the options of a command
+def measured(  # noqa: PLR0913, PLR0917 — one parameter per flag
     found: Captured,
     paths: Sequence[str] | None,
     config: str | None,

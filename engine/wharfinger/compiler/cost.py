@@ -221,7 +221,7 @@ def of_compiled(policy: CompiledPolicy) -> Cost:
 _ESTIMATES: WeakKeyDictionary[CompiledPolicy, Cost] = WeakKeyDictionary()
 
 
-def estimate(  # noqa: PLR0913 — the programs of a policy
+def estimate(  # noqa: PLR0913 — one parameter per kind of program
     policy: typed.Policy,
     module: Module,
     groups: Mapping[str, Sequence[str]],

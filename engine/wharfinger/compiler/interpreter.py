@@ -273,7 +273,7 @@ SKIP: Final = Outcome.SKIP
 class Interpreter:
     """Evaluates the expressions of a policy for one pod on one snapshot."""
 
-    def __init__(  # noqa: PLR0913 — what an evaluation depends on
+    def __init__(  # noqa: PLR0913 — one parameter per input of the evaluation
         self,
         policy: typed.Policy,
         params: Mapping[str, Any],

@@ -174,7 +174,7 @@ POLL_SECONDS = 10.0
 
 
 @asynccontextmanager
-async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, what it reports to, and how it checks
+async def admission_served(  # noqa: PLR0913, PLR0917 — collaborators, passed in by the composition
     settings: AdmissionSettings, host: str, on_result: Callable[[str], None], clock: Clock, log: Log, rights: TenantRights
 ) -> AsyncIterator[Server]:
     """The server of the webhook while the context lasts; UsageError when the port is not available."""

@@ -101,7 +101,7 @@ class LeadershipLost(WharfingerError):
 class Daemon:
     """The parts of a running scheduler on one connection; `run` runs them once."""
 
-    def __init__(  # noqa: PLR0913 — what the parts need from outside
+    def __init__(  # noqa: PLR0913 — its collaborators and settings
         self,
         settings: Settings,
         policies: PolicyStore,

@@ -68,7 +68,7 @@ _QUEUES = {Place.ERROR_BACKOFF: "backoff", Place.IN_FLIGHT: "in flight"}
 class LivePageContent:
     """The `PageContent` of the running process; nearly empty until there is a connection."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 — everything that it shows
+    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators and settings
         self,
         health: Health,
         shown_policies: Policies,

@@ -129,7 +129,7 @@ class PoliciesRefused(WharfingerError):
     """Policies that never were valid, at the start."""
 
 
-async def policies_of(  # noqa: PLR0913 — the sources, and their subscribers
+async def policies_of(  # noqa: PLR0913 — collaborators, passed in by the composition
     settings: Settings,
     clock: Clock,
     emit: Emit,

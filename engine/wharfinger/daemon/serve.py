@@ -114,7 +114,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         log.info("stopped")
 
 
-async def _policies(  # noqa: PLR0913, PLR0917 — the sources, and their subscribers
+async def _policies(  # noqa: PLR0913, PLR0917 — collaborators, passed in by the composition
     settings: Settings, observation: Observation, connection: Connection, custom: Operator | None, clock: Clock, rights: TenantRights
 ) -> PolicyStore:
     return await policies_of(
@@ -128,7 +128,7 @@ async def _policies(  # noqa: PLR0913, PLR0917 — the sources, and their subscr
     )
 
 
-async def _served(  # noqa: PLR0913, PLR0917 — what its pages show
+async def _served(  # noqa: PLR0913, PLR0917 — collaborators, passed in by the composition
     settings: Settings,
     observation: Observation,
     store: PolicyStore,

@@ -71,7 +71,7 @@ class ExplainedPod(Struct, frozen=True, kw_only=True):
         }
 
 
-def explained(  # noqa: PLR0913, PLR0917 — the question, and what is known of groups
+def explained(  # noqa: PLR0913, PLR0917 — the question, and the index of groups
     chain: Chain, state: ClusterState, pod: PodView, now: float, nodes: Sequence[str] = (), index: GroupIndex | None = None
 ) -> ExplainedPod:
     """The explanation of the decision of a chain about a pod at a time. `nodes` are reported in full; `index` has the groups of pods.
@@ -89,7 +89,7 @@ def explained(  # noqa: PLR0913, PLR0917 — the question, and what is known of 
     return explained_decision(pod, decide(chain, snapshot, waiting), snapshot, nodes, group=group or "", about=about)
 
 
-def _explained_member(  # noqa: PLR0913, PLR0917 — as above
+def _explained_member(  # noqa: PLR0913, PLR0917 — the same parameters as of the function above
     chain: Chain, state: ClusterState, index: GroupIndex, group: str, pod: PodView, now: float, nodes: Sequence[str]
 ) -> ExplainedPod:
     """The explanation of a member of a group that waits; members that the search assumes before it count on their nodes."""

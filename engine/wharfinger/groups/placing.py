@@ -44,7 +44,7 @@ STEPS_FOR_MORE = 1_000
 MAX_NEAREST = 3
 
 
-def placing(  # noqa: PLR0913 — what decides, about whom, and how far to go
+def placing(  # noqa: PLR0913 — the keywords are limits of the search
     decider: Decider,
     state: ClusterState,
     group: Group,

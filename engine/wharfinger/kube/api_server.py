@@ -95,7 +95,7 @@ class ApiServer(Struct, frozen=True, kw_only=True):
         return self.recorder
 
 
-def ports_of(  # noqa: PLR0913 — what the ports need
+def ports_of(  # noqa: PLR0913 — the connection, and the settings of each port
     connection: Connection,
     clock: Clock,
     emit: Emit,

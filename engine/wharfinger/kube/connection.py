@@ -172,7 +172,7 @@ class Connection:
                 await session.close()
         await self._see_sockets_closed()
 
-    async def request(  # noqa: PLR0913 — the parts of a request
+    async def request(  # noqa: PLR0913 — one parameter per part of the request
         self,
         method: str,
         path: str,

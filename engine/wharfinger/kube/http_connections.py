@@ -201,7 +201,7 @@ class HttpConnections:
         self._session: tuple[ssl.SSLContext, ssl.SSLSession] | None = None
         self._buffer = memoryview(bytearray(_BUFFER))  # for all connections: received bytes are parsed at once
 
-    async def ask(  # noqa: PLR0913, PLR0917 — the parts of a request
+    async def ask(  # noqa: PLR0913, PLR0917 — one parameter per part of the request
         self,
         method: str,
         path: str,

@@ -56,7 +56,7 @@ class ReflectorSettings(Struct, frozen=True, kw_only=True):
 class Reflector:
     """Lists and watches one resource for a sink."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators
+    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators and settings
         self,
         connection: Connection,
         resource: Resource,

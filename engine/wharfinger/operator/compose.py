@@ -81,7 +81,7 @@ class StorePolicies:
 class Reconcilers:
     """The controllers. `pods` is a `ClusterSink` that has to subscribe to the informers of pods."""
 
-    def __init__(  # noqa: PLR0913 — what the controllers need
+    def __init__(  # noqa: PLR0913 — its collaborators and settings
         self,
         cache: ObjectCache,
         rights: TenantRights,

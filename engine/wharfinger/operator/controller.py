@@ -200,7 +200,7 @@ class Reconciler(Protocol):
 class Controller:
     """A queue, and the workers on it."""
 
-    def __init__(  # noqa: PLR0913 — what the workers need
+    def __init__(  # noqa: PLR0913 — its collaborators and settings
         self,
         name: str,
         reconciler: Reconciler,

@@ -129,7 +129,7 @@ def _policy_or_error(app: ObjectMeta, spec: PolicyAppSpec) -> dict[str, Any] | W
 class PolicyAppReconciler:
     """Reconciles PolicyApps."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 — what it reads and writes
+    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators and settings
         self,
         cache: ObjectCache,
         pods: AppPods,

@@ -150,7 +150,7 @@ def answer_preview(  # noqa: PLR0913, PLR0917 — the question, and its namespac
     return (yield from within(answer_without_limit(Decider(chain, stopwatch=work), snapshot, pods, made, namespace, what_if), work, limit))
 
 
-def answer_without_limit(  # noqa: PLR0913, PLR0917 — as above
+def answer_without_limit(  # noqa: PLR0913, PLR0917 — the same parameters as of the function above
     decider: Decider,
     snapshot: Snapshot,
     pods: Sequence[PodView],

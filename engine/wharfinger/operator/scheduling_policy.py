@@ -257,7 +257,7 @@ class _Counted(Struct, frozen=True, kw_only=True):
 class PolicyStatusReconciler:
     """Writes the status of SchedulingPolicies."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 — what it reads and where it writes
+    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators and settings
         self,
         cache: ObjectCache,
         writer: ObjectWriter,

@@ -131,7 +131,7 @@ class PolicyStore:
     `rights` are those of namespaces.
     """
 
-    def __init__(  # noqa: PLR0913 — what policies are made of, and what is called
+    def __init__(  # noqa: PLR0913 — its collaborators and settings
         self,
         configured: Sequence[ConfiguredSource],
         chains: Mapping[str, Chain],

@@ -205,7 +205,7 @@ class Numbers:
         self._n_compared += len(found)
         return found
 
-    def _linear(  # noqa: PLR0913 — the parts of one operation
+    def _linear(  # noqa: PLR0913 — one parameter per part of the operation
         self, name: str, a: Value, b: Value, exact: Any, ends: tuple[float, float], *, marks: Sequence[float] | None = None
     ) -> Value:
         """The value of an operation whose exact result is linear in the unknowns.
@@ -234,7 +234,7 @@ class Numbers:
             found = self._made[key] = self._rounded(name, a, b, term, ends, whole=whole, marks=compared)
         return Value(found.term, both(present, found.present), found.low, found.high, found.whole, within)
 
-    def _rounded(  # noqa: PLR0913 — the parts of one operation
+    def _rounded(  # noqa: PLR0913 — one parameter per part of the operation
         self, name: str, a: Value, b: Value, exact: Any, ends: tuple[float, float], *, whole: bool, marks: Sequence[float]
     ) -> Value:
         result = z3.Function(f"float {name}", z3.RealSort(), z3.RealSort(), z3.RealSort())(a.term, b.term)

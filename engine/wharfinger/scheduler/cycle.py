@@ -89,7 +89,7 @@ class _Ahead(Struct, frozen=True):
 class SchedulingCycle:
     """Decides about pods on the live state and acts on the decisions."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 — the parts that an attempt touches
+    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators and settings
         self,
         cluster: LiveCluster,
         queue: SchedulingQueue,

@@ -46,7 +46,7 @@ class EventHandlers:
     - `relabelled` with the name of every namespace whose labels have changed
     """
 
-    def __init__(  # noqa: PLR0913 — what it feeds and what it calls
+    def __init__(  # noqa: PLR0913 — its collaborators and settings
         self,
         *,
         state: ClusterState,

@@ -78,7 +78,7 @@ class _Attempt(Struct, kw_only=True):
 class GroupCycle:
     """Decides about groups on the live state and acts on the decisions."""
 
-    def __init__(  # noqa: PLR0913 — the parts that an attempt touches
+    def __init__(  # noqa: PLR0913 — its collaborators and settings
         self,
         cluster: LiveCluster,
         queue: SchedulingQueue,

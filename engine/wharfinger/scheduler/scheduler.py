@@ -80,7 +80,7 @@ class Scheduler:
     if the API server has PodGroups of the coscheduling plugin.
     """
 
-    def __init__(  # noqa: PLR0913 — settings, and what the scheduler shares with the policy store
+    def __init__(  # noqa: PLR0913 — its collaborators and settings
         self,
         chains: Mapping[str, Chain],
         ports: Ports,

@@ -228,7 +228,7 @@ class FailureHandler:
         self._writes.write(pod, unscheduled(reason, message), nominated)
         self._ports.events.record(pod, failed_scheduling(message))
 
-    def report(  # noqa: PLR0913 — the pod, and what is written of it in three places
+    def report(  # noqa: PLR0913 — the event, the condition and the log line have different parts
         self,
         queued: QueuedPod,
         *,

@@ -182,7 +182,7 @@ def samples_of(answers: Mapping[str, QueryResult]) -> Mapping[str, Samples]:
     return {key: answer.found.samples for key, answer in answers.items() if answer.found is not None}
 
 
-def _surveyed(  # noqa: PLR0913, PLR0917 — the parts of a finding
+def _surveyed(  # noqa: PLR0913, PLR0917 — one parameter per input of the finding
     policy: str, metric: typed.Metric, answer: QueryResult, state: ClusterState | None, now: float, slow: float
 ) -> MetricSurvey:
     errors: list[str] = []

@@ -205,7 +205,7 @@ class _Attempts:
     later pods have evened out. A pod that is never placed has the result of its first attempt. Of groups the same is true.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 — what is tried, and who is called
+    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators and settings
         self,
         chain: Chain,
         state: ClusterState,

@@ -261,7 +261,7 @@ def _by_label(placed: Counter[str], more: Counter[str], values: Mapping[str, str
 class _ChangeTrials:
     """Counts again with one change each: the workload of a number, or the group of a key. `members` are those of groups, by key."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 — what is counted, and where
+    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators and settings
         self,
         chain: Chain,
         supposed: SupposedChanges,

@@ -214,7 +214,7 @@ def ineligible(pod: PodView, snapshot: Snapshot, unresolvable: Mask) -> str:
     return WAITING if any(True for _ in leaving) else ""
 
 
-def select_victims(  # noqa: PLR0913, PLR0917 — a node, a pod, and what decides about them
+def select_victims(  # noqa: PLR0913, PLR0917 — the node, the pod, and the inputs of the decision
     row: int, pod: PodView, snapshot: Snapshot, trial: Trial, budgets: Budgets, evictable: Evictable
 ) -> Candidate | tuple[Reason, ...]:
     """The victims on a node and their cost, or the reasons why the node cannot be freed (`SelectVictimsOnNode`)."""

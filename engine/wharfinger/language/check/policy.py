@@ -42,7 +42,7 @@ FORMS = (values, names, operators, calls)
 T = TypeVar("T", bound=ast.Item)
 
 
-def check(  # noqa: PLR0913, PLR0917 — the parts of one question
+def check(  # noqa: PLR0913, PLR0917 — one parameter per input of the check
     file: ast.File,
     catalogue: Catalogue,
     diagnostics: Diagnostics,

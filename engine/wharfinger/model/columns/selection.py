@@ -64,7 +64,7 @@ class Selection:
         "version",
     )
 
-    def __init__(  # noqa: PLR0913 — what defines a selection
+    def __init__(  # noqa: PLR0913 — one parameter per part of the key of a selection
         self, nodes: NodeTable, pods: PodTable, predicate: Predicate | None, *, per_pod: bool, value: Value | None, remembers: bool = True
     ) -> None:
         self._nodes = nodes

@@ -73,7 +73,7 @@ class _Member(Struct, frozen=True):
 class BindingCycle:
     """Binds at most `limit` pods at a time, and writes at most as many claims for devices before."""
 
-    def __init__(  # noqa: PLR0913 — the parts that a binding touches
+    def __init__(  # noqa: PLR0913 — its collaborators and settings
         self,
         cluster: LiveCluster,
         *,

@@ -36,7 +36,7 @@ class GroupBinding:
     of each member that is not ready, and the reason. Members that are bound stay: they count as placed when the group is tried again.
     """
 
-    def __init__(  # noqa: PLR0913 — what holds for the attempt
+    def __init__(  # noqa: PLR0913 — its collaborators and settings
         self,
         key: str,
         names: Mapping[str, str],

@@ -31,7 +31,7 @@ CHANGED = "PodGroupUpdate"
 class QueuedGroups:
     """The groups in the queue. `index` has all members of groups, waiting or placed; `snapshot` is the cluster as it is."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 — what the queue consists of
+    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators and settings
         self,
         clock: Clock,
         settings: QueueSettings,

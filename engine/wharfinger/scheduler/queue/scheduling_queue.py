@@ -57,7 +57,7 @@ class SchedulingQueue:
     begins. `gate_failed` is called with each pod that waits because a plugin failed to say whether it may be tried.
     """
 
-    def __init__(  # noqa: PLR0913 — what the queue reads and calls
+    def __init__(  # noqa: PLR0913 — its collaborators and settings
         self,
         clock: Clock,
         snapshot: Callable[[], Snapshot],

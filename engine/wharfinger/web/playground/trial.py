@@ -167,7 +167,7 @@ def written(manifest: str, opened: OpenedCluster) -> tuple[PodView, workloads.Ex
     return PodView(expansion.pods[0]), expansion
 
 
-def decided(  # noqa: PLR0913, PLR0917 — a question has these parts
+def decided(  # noqa: PLR0913, PLR0917 — one parameter per part of the question
     opened: OpenedCluster, policy: CompiledPolicy | None, key: str, manifest: str, nodes: Sequence[str], layout: str
 ) -> Mapping[str, Any]:
     """The decisions about a pod with a policy and without it: the map in the colours of its scores, and the reasons.

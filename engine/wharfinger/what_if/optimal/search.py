@@ -148,7 +148,7 @@ class _Search:
     one is never evicted: it could have the place of that one.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 — a question, and how long to search
+    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators and settings
         self,
         chain: Chain,
         cluster: Checkpoint,

@@ -257,7 +257,7 @@ class Search:
     search ends.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 — what it searches, and by which rules
+    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators and settings
         self,
         draft: Draft,
         value: NodeValue,

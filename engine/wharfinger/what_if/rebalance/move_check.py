@@ -120,7 +120,7 @@ class MoveCheck:
     `by` is the value of the annotation of a cordoned node. With `exact` each pod must get the node of the plan.
     """
 
-    def __init__(  # noqa: PLR0913 — what it needs of the world
+    def __init__(  # noqa: PLR0913 — its collaborators and settings
         self, chain: Chain, plan_options: PlanOptions, live: WatchedCluster, clock: Clock, by: str, *, exact: bool
     ) -> None:
         self._chain = chain

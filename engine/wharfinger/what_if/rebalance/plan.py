@@ -144,7 +144,7 @@ class Rebalance(Struct, frozen=True, kw_only=True):
         return most
 
 
-def rebalance(  # noqa: PLR0913, PLR0917 — the question, and how it is watched and ended
+def rebalance(  # noqa: PLR0913, PLR0917 — the question, and callbacks for progress and interruption
     chain: Chain,
     state: ClusterState,
     plan_options: PlanOptions,

@@ -123,7 +123,7 @@ class PlanExecution:
     get the node of the plan.
     """
 
-    def __init__(  # noqa: PLR0913 — what it needs of the world
+    def __init__(  # noqa: PLR0913 — its collaborators and settings
         self,
         chain: Chain,
         plan_options: PlanOptions,

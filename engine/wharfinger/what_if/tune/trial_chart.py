@@ -152,7 +152,7 @@ def _line(group: ET.Element, kind: str, start: tuple[float, float], end: tuple[f
     ET.SubElement(group, "line", {"class": kind} | {name: f"{place:.1f}" for name, place in places})
 
 
-def _text(  # noqa: PLR0913 — a text has these parts
+def _text(  # noqa: PLR0913 — one parameter per attribute of the text
     group: ET.Element, text: str, x: float, y: float, anchor: str, *, title: bool = False
 ) -> None:
     kind = {"class": "title"} if title else {}

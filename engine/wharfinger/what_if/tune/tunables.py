@@ -224,7 +224,7 @@ def _weight(policy: CompiledPolicy, rule: str, written: ast.Expr | None, after: 
         yield _of_weight(policy, rule, float(written.digits), (written.span.start, written.span.end), "")
 
 
-def _of_weight(  # noqa: PLR0913 — a tunable has these parts
+def _of_weight(  # noqa: PLR0913 — one parameter per field of the tunable
     policy: CompiledPolicy, rule: str, shipped: float, place: tuple[int, int], lead: str, *, in_block: bool = False
 ) -> Tunable:
     return Tunable(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wharfinger.signals.survey import MetricSurvey
 
 
-def wharf_signals(  # noqa: PLR0913, PLR0917 — the options of a command
+def wharf_signals(  # noqa: PLR0913, PLR0917 — one parameter per flag
     action: Annotated[Literal["check"], typer.Argument(help="`check` is the only action.")],  # noqa: ARG001 — there is but one
     paths: options.Paths = None,
     prometheus: options.PrometheusUrl = None,
@@ -51,7 +51,7 @@ def wharf_signals(  # noqa: PLR0913, PLR0917 — the options of a command
     return 1 if any(each.errors or each.warnings for each in found) else 0
 
 
-async def _surveyed(  # noqa: PLR0913, PLR0917 — what a survey needs
+async def _surveyed(  # noqa: PLR0913, PLR0917 — the policies, and the flags that are passed on
     policies: Sequence[typed.Policy],
     settings: Settings,
     state: ClusterState | None,

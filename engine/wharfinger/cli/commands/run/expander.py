@@ -92,7 +92,7 @@ def _local(host: str) -> bool:
         return False
 
 
-async def _serve(  # noqa: PLR0913, PLR0917 — where it reads, and where it answers
+async def _serve(  # noqa: PLR0913, PLR0917 — the flags that are passed on
     chain: Chain, kubeconfig: str | None, context: str | None, listen: str, proof: Certificate | None, observed_at: tuple[str, int] | None
 ) -> None:
     from wharfinger.web.expander import Expander  # noqa: PLC0415 — as above

@@ -219,7 +219,7 @@ def _planned(inputs: WhatIfInput, plan_options: PlanOptions, *, apply: bool) -> 
     return found
 
 
-def _applied(  # noqa: PLR0913 — a plan, and where
+def _applied(  # noqa: PLR0913 — the plan, and the cluster on which it is carried out
     chain: Chain, plan_options: PlanOptions, moves: Sequence[Move], flags: WhatIfFlags, max_wait: float, *, exact: bool = False
 ) -> int:
     """Carry out the plan; return the exit code."""
@@ -275,7 +275,7 @@ def _open_left_cordons(flags: WhatIfFlags, max_wait: float, unwanted: Sequence[s
     return 1 if closed else 0
 
 
-def _carry_out(  # noqa: PLR0913, PLR0917 — a plan, and where
+def _carry_out(  # noqa: PLR0913, PLR0917 — the plan, and the cluster on which it is carried out
     chain: Chain,
     plan_options: PlanOptions,
     moves: Sequence[Move],
@@ -310,7 +310,7 @@ def _open_cordoned(kubeconfig: str | None, context: str | None, max_wait: float)
 
 
 @contextlib.asynccontextmanager
-async def _carrying(  # noqa: PLR0913 — a plan, and where
+async def _carrying(  # noqa: PLR0913 — the plan, and the cluster on which it is carried out
     chain: Chain, plan_options: PlanOptions, kubeconfig: str | None, context: str | None, max_wait: float, *, exact: bool
 ) -> AsyncIterator[PlanExecution]:
     """The executor of plans on the cluster, which is watched while it runs."""

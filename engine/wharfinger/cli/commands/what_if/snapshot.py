@@ -62,7 +62,7 @@ def write(stream: BinaryIO, pieces: Iterable[bytes], *, compressed: bool) -> Non
         cast("BinaryIO", packed).writelines(pieces)
 
 
-def wharf_snapshot(  # noqa: PLR0913, PLR0917 — the options of a command
+def wharf_snapshot(  # noqa: PLR0913, PLR0917 — one parameter per flag
     output: Annotated[
         str,
         typer.Option("--output", "-o", metavar="FILE", help="The output file: compressed if the name ends in .gz; - for standard output."),
