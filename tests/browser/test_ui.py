@@ -662,7 +662,7 @@ def test_found_nodes_follow_changes_and_the_cursor_stays(scheduler, visit):
     assert tab.inner_text("#under").startswith("node-00059 ·")
 
 
-def test_one_node_is_one(visit):
+def test_a_cluster_of_one_node_is_titled_in_the_singular(visit):
     with SchedulerPage() as page:
         page.put(nodes(1), NODE)
         assert visit(page.url).title_of("cluster") == "Cluster · 1 node"

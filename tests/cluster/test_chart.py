@@ -152,7 +152,7 @@ def test_the_archive_holds_all_that_the_chart_reads(helm, tmp_path):
     assert rendered(helm, "shippedPolicies={spread}", source=archive) == rendered(helm, "shippedPolicies={spread}")
 
 
-def test_it_is_installed_upgraded_and_removed(control_plane, helm, kubectl):
+def test_the_chart_is_installed_upgraded_and_removed(control_plane, helm, kubectl):
     former = deployment.FOLDER.parent / "tests" / "cases" / "custom_resources" / "former" / "definitions.yaml"
     kubectl("apply", "-f", former)
     try:

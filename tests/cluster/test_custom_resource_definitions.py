@@ -47,7 +47,7 @@ def test_the_server_accepts_them_without_reserve(defined):
         assert "NonStructuralSchema" not in conditions
 
 
-def test_it_takes_what_fits_and_refuses_the_rest_with_a_sentence(defined):
+def test_a_definition_accepts_valid_objects_and_refuses_others_with_a_message(defined):
     for kind, name, spec in GOOD:
         stored = custom.create(defined, kind, name, spec)
         assert stored["spec"].items() >= spec.items()

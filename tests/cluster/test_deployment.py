@@ -45,7 +45,7 @@ def config_map(control_plane):
     return control_plane.api.get("ConfigMap", "wharfinger-policies", NAMESPACE)["data"]
 
 
-def test_it_starts_without_policies_and_without_warnings_and_loads_added_ones(control_plane, tmp_path):
+def test_the_deployment_starts_without_policies_and_warnings_and_loads_added_policies(control_plane, tmp_path):
     deployment.apply(control_plane)
     try:
         with wharf_of_deploy(control_plane, tmp_path) as wharf:

@@ -48,7 +48,7 @@ def test_objects_in_protocol_buffers_are_read_as_those_in_json(control_plane, no
         assert eventually(same)
 
 
-def test_it_answers_on_the_cluster_as_it_is(control_plane, nodes, pods, tmp_path):
+def test_the_expander_answers_about_the_present_cluster(control_plane, nodes, pods, tmp_path):
     nodes(1, cpu="1", labels={"zone": "z1"})
     names = pods(3, scheduler="absent-scheduler", **POD)
     (tmp_path / "big.policy").write_text('policy "big"\nscore size weight 20 = if (node.labels["size"] ?? "") == "big" then 100 else 0\n')

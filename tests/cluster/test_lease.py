@@ -162,7 +162,7 @@ def test_a_lease_that_makes_little_sense_is_taken_over_when_it_has_not_changed(c
         assert _spec(control_plane)["leaseDurationSeconds"] == DURATION
 
 
-def test_of_two_with_one_identity_still_only_one_leads(control_plane, proxy):
+def test_only_one_of_two_candidates_with_the_same_identity_leads(control_plane, proxy):
     with Candidate(proxy.kubeconfig, "same") as one, Candidate(proxy.kubeconfig, "same") as two, Referee(one, two):
         time.sleep(DURATION * 1.5)
         eventually(lambda: one.is_leader != two.is_leader)

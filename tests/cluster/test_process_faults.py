@@ -58,7 +58,7 @@ def test_an_api_server_that_comes_later_is_waited_for(control_plane, nodes, pods
         wharf.kill()
 
 
-def test_it_stops_while_it_waits_for_the_api_server(control_plane):
+def test_the_process_stops_while_it_waits_for_the_api_server(control_plane):
     control_plane.api_server.kill()
     wharf = WharfProcess(control_plane)
     try:
@@ -70,7 +70,7 @@ def test_it_stops_while_it_waits_for_the_api_server(control_plane):
 
 
 @pytest.mark.parametrize("grace", [0.5, DEADLINE + 2], ids=["it waits no longer than its grace", "the lease runs out meanwhile"])
-def test_it_stops_after_the_api_server_has_gone(control_plane, nodes, pods, grace):
+def test_the_process_stops_after_the_api_server_has_gone(control_plane, nodes, pods, grace):
     nodes(2)
     settings = configuration(control_plane, limits={"gracePeriod": f"{grace}s"})
     with WharfProcess(control_plane, f"--config={settings}", elect=True) as wharf:

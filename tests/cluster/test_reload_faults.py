@@ -118,7 +118,9 @@ def test_a_file_of_10_mb_and_one_half_written_change_nothing_but_their_own_state
         assert sorted(pools_by_revision(wharf, pools).values(), key=sorted) == [{"a"}, {"b"}]
 
 
-def test_of_two_with_one_name_the_first_stays_and_a_config_map_that_is_too_large_never_comes_to_be(control_plane, pools, pods, config_map):
+def test_the_first_of_two_policies_with_the_same_name_stays_and_a_config_map_that_is_too_large_is_refused(
+    control_plane, pools, pods, config_map
+):
     config_map(where=where("a"))
 
     with WharfProcess(control_plane, MAP, JSON) as wharf:

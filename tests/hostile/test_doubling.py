@@ -33,7 +33,7 @@ def _everything_is_imported():
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_of_every_operator_and_builtin(name):
+def test_the_cost_of_chained_operators_grows_with_the_text(name):
     kind, step = STEPS[name]
     if checked(doubling.chain(1, kind, step, "require"))[0] is None:  # points of Kubernetes' scores are known in scores only
         for place in ("score in points", "branch"):
@@ -47,17 +47,17 @@ def test_of_every_operator_and_builtin(name):
 
 @pytest.mark.parametrize("name", SIMPLE)
 @pytest.mark.parametrize("place", doubling.PLACES)
-def test_in_every_place(place, name):
+def test_the_cost_of_chained_expressions_grows_with_the_text_in_every_place(place, name):
     grows_with_its_text(lambda n: doubling.chain(n, *SIMPLE[name], place))
 
 
 @pytest.mark.parametrize("place", doubling.CONSTANT_PLACES)
-def test_of_constants(place):
+def test_the_cost_of_chained_constants_grows_with_the_text(place):
     grows_with_its_text(lambda n: doubling.constant_chain(n, place))
 
 
 @pytest.mark.parametrize("name", doubling.FUNCTIONS)
-def test_of_functions(name):
+def test_the_cost_of_chained_functions_grows_with_the_text(name):
     grows_with_its_text(lambda n: doubling.functions(n, doubling.FUNCTIONS[name]))
 
 

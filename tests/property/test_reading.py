@@ -146,7 +146,7 @@ def test_json_with_broken_bytes(damages, pretty):
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes(content):
+def test_any_bytes_are_read_or_refused_with_a_message(content):
     check(content)
 
 

@@ -96,7 +96,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "there", "not_there"), CASES, ids=[case[0].replace("\n", " ") for case in CASES])
-def test_offers(text, there, not_there):
+def test_each_place_offers_what_fits_there(text, there, not_there):
     found = set(offered(text))
     assert there <= found
     assert not not_there & found

@@ -140,7 +140,7 @@ def test_names_are_found_in_a_text_that_does_not_parse():
     assert len(navigation.references(document(text), text.index("free ="))) == 4
 
 
-def test_outline():
+def test_the_outline_lists_the_declarations():
     found = navigation.outline(document())
     names = [
         ("policy", "x"),
@@ -158,12 +158,12 @@ def test_outline():
     assert all(end <= each.start for end, each in zip(ends, found[1:], strict=False))
 
 
-def test_folds():
+def test_each_block_can_be_folded():
     folded = [(TEXT[each.start], TEXT.count("\n", each.start, each.end), each.kind) for each in navigation.folds(document())]
     assert folded == [("#", 1, "comment"), ("{", 3, "region"), ("{", 8, "region"), ("{", 5, "region")]
 
 
-def test_selections_grow():
+def test_selections_grow_to_the_surrounding_expression():
     offset = TEXT.index("free >= keep") + 1
     found = navigation.selections(document(), offset)
     texts = [TEXT[start:end] for start, end in found]

@@ -78,7 +78,7 @@ def arguments(function: Function, draw: Any, n_rows: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("function", PURE, ids=name_of)
-def test_of_arguments_alone(function: Function) -> None:
+def test_kernels_of_arguments_agree_with_the_scalar_functions(function: Function) -> None:
     @several
     @given(st.data(), st.integers(1, 5))
     def agree(data: st.DataObject, n_rows: int) -> None:
@@ -126,7 +126,7 @@ def as_scalar(snapshot: Snapshot, function: Function, given_: list[Any], row: in
 
 
 @pytest.mark.parametrize("function", CONTEXTUAL, ids=name_of)
-def test_of_the_cluster(function: Function) -> None:
+def test_kernels_over_the_cluster_agree_with_the_scalar_functions(function: Function) -> None:
     @several
     @given(states(), clusters.pods().map(PodView), st.data())
     def agree(state: ClusterState, pod: PodView, data: st.DataObject) -> None:

@@ -56,7 +56,7 @@ def test_sigmoid_is_less_than_two_units_off(x: float):
         (numbers.log, numbers.log_column, positive),
     ],
 )
-def test_one_is_as_in_a_column(one, all_, values):
+def test_a_number_alone_gives_the_same_result_as_in_a_column(one, all_, values):
     @many
     @given(st.lists(values, min_size=1, max_size=40))
     def agree(numbers: list[float]) -> None:

@@ -47,7 +47,7 @@ def test_example_compiles(function: Function) -> None:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=name_of)
-def test_documented(function: Function) -> None:
+def test_every_function_has_a_sentence_about_its_result(function: Function) -> None:
     assert function.doc.endswith(".")
     assert not function.doc.startswith(("This", "Returns"))
 

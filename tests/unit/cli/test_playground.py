@@ -13,7 +13,7 @@ WHARF = (sys.executable, "-m", "wharfinger", "playground")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_on_this_machine_until_it_is_stopped(number):
+def test_the_playground_serves_on_this_machine_until_it_is_stopped(number):
     with subprocess.Popen([*WHARF, "--port", "0"], stderr=subprocess.PIPE, text=True) as process:
         said = process.stderr.readline()
         url = re.search(r"http://127\.0\.0\.1:\d+/ui/playground", said)[0]

@@ -30,7 +30,7 @@ def test_a_log_that_comes_out_again(wharf, log, running):
     assert wharf("replay", str(log)) == (0, expected, "")
 
 
-def test_one_that_does_not_exits_with_1_and_shows_the_first_place(wharf, log, running, tmp_path):
+def test_a_log_that_does_not_replay_exits_with_1_and_shows_the_first_difference(wharf, log, running, tmp_path):
     broken = tmp_path / "broken.jsonl"
     lines = log.read_text().splitlines(keepends=True)
     [last] = [number for number, line in enumerate(lines) if '"t":"decision"' in line][-1:]

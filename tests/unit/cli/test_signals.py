@@ -65,7 +65,7 @@ def check(wharf, files, server, *options):
     )
 
 
-def test_nothing_wrong(wharf, files, server):
+def test_signals_without_problems_are_listed_and_exit_with_0(wharf, files, server):
     run = check(wharf, files, server)
     assert (run.code, run.err) == (0, "")
     first, second = run.out.strip().split("\n\n")

@@ -105,7 +105,7 @@ def test_the_file_is_read_by_dry_runs_alone(wharf, kubeconfig, tmp_path):
     assert wharf("dry-run", "--live", "--kubeconfig", kubeconfig) == (0, placed, "")
 
 
-def test_of_several_schedulers_pods_one_is_chosen(wharf, kubeconfig):
+def test_the_pods_of_one_of_several_schedulers_can_be_chosen(wharf, kubeconfig):
     for name, pod in (("wharfinger", "shop/web"), ("default-scheduler", "shop/api")):
         code, placed, _ = wharf("dry-run", "--live", "--kubeconfig", kubeconfig, "--pods-of", name)
         assert code == 0

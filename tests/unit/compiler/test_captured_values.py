@@ -25,6 +25,6 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_they_are_read(condition):
+def test_captured_values_are_kept_until_they_are_read(condition):
     policy = compiled(RULES.replace("CONDITION", condition)).policy
     assert [failure.sentence for result in policy_tests.run([policy]).results for failure in result.failures] == []

@@ -44,6 +44,6 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_they_are_keys_of_attributes(condition):
+def test_labels_of_namespaces_can_be_keys_of_attributes(condition):
     policy = compiled(RULES.replace("CONDITION", condition)).policy
     assert [failure.sentence for result in policy_tests.run([policy]).results for failure in result.failures] == []

@@ -47,11 +47,11 @@ filter f {
         ("team", "b", "b"),
     ],
 )
-def test_given(name: str, given: Any, value: Any) -> None:
+def test_given_values_are_converted_to_base_units(name: str, given: Any, value: Any) -> None:
     assert resolve(typed_policy(TEXT), {name: given})[name] == value
 
 
-def test_defaults() -> None:
+def test_params_without_a_value_have_their_defaults() -> None:
     found = resolve(typed_policy(TEXT), {})
     assert found == {
         "share": 0.1,
@@ -82,13 +82,13 @@ def test_defaults() -> None:
         ("models", 3, "is set<string>; 3 is not"),
     ],
 )
-def test_refused(name: str, given: Any, message: str) -> None:
+def test_values_that_do_not_fit_are_refused(name: str, given: Any, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         resolve(typed_policy(TEXT), {name: given})
     assert message in str(caught.value)
 
 
-def test_required() -> None:
+def test_params_without_a_default_are_required() -> None:
     policy = typed_policy('policy "p"\nparam n: count range 0..9\nfilter f { require node.pod_count < n else "no" }')
     with pytest.raises(UsageError, match="param n of policy p needs a value"):
         resolve(policy, {})

@@ -102,7 +102,7 @@ def test_objects_that_the_schema_refuses_are_left_to_the_schema(obj):
     assert not checked(obj, RIGHTS).refusal
 
 
-def test_it_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
+def test_the_webhook_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
     monkeypatch.setattr(admission, "POLL_SECONDS", 0.02)
     authority = Authority(tmp_path)
     settings = AdmissionSettings(

@@ -118,7 +118,7 @@ def test_a_process_that_ended_while_it_waited_is_followed_by_another_unseen():
     assert asyncio.run(with_pool(story, **slow_ones())).refusal == "here"
 
 
-def test_one_that_cannot_be_started_is_reported():
+def test_a_process_that_cannot_be_started_is_reported():
     async def story(pool):
         with pytest.raises(WharfingerError, match="cannot be started"):
             await pool(GOOD, Requester("jo"))

@@ -34,7 +34,7 @@ def test_policies_that_begin_are_reported(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "params"), [(policy("a"), {"nobodys": 1}), (BROKEN, {})])
-def test_of_policies_that_end_the_process_nothing_is_reported_to_hold(tmp_path, text, params):
+def test_policies_that_end_the_process_are_not_reported_as_active(tmp_path, text, params):
     (tmp_path / "a.policy").write_text(text)
 
     seen, error = started(tmp_path, **params)

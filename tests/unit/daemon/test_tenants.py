@@ -49,7 +49,7 @@ def test_by_default_policies_of_namespaces_are_restricted(tmp_path):
     assert rights(tmp_path).of(None) is CLUSTER
 
 
-def test_they_import_what_is_shared_with_metrics_that_they_could_not_declare(shared):
+def test_policies_of_namespaces_import_shared_metrics_that_they_could_not_declare(shared):
     policy, errors = found(POLICY.format("load.policy"), shared.of("team-a"))
 
     assert errors == []

@@ -36,11 +36,11 @@ def document(made):
     return json.loads((made / "wharfinger.cdx.json").read_text())
 
 
-def test_it_is_valid_cyclonedx(made):
+def test_the_sbom_is_valid_cyclonedx(made):
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str((made / "wharfinger.cdx.json").read_text()) is None
 
 
-def test_it_has_what_a_running_wharfinger_needs_and_nothing_of_the_tools(document):
+def test_the_sbom_has_the_packages_of_a_running_wharfinger_and_no_tools(document):
     packages = {sbom.normal(part["name"]) for part in document["components"] if part.get("purl", "").startswith("pkg:pypi")}
 
     assert packages == set(filter(None, sbom.requirements_of.blocks(sbom.runtime())))
@@ -48,7 +48,7 @@ def test_it_has_what_a_running_wharfinger_needs_and_nothing_of_the_tools(documen
     assert not {"pytest", "mkdocs", "z3-solver"} & packages
 
 
-def test_it_has_the_javascript_of_the_playground_and_not_its_builder(document):
+def test_the_sbom_has_the_javascript_of_the_playground_and_not_its_builder(document):
     names = {sbom.full_name(part) for part in document["components"]}
 
     assert {"@codemirror/view", "@codemirror/state"} <= names

@@ -61,7 +61,7 @@ def test_placed_pods_are_decided_about_as_if_they_waited_and_stay_where_they_are
     assert after.assumed == before.assumed
 
 
-def test_of_many_pods_some_of_each_template_are_looked_at(monkeypatch):
+def test_some_of_many_pods_are_looked_at_for_each_template(monkeypatch):
     monkeypatch.setattr(explaining, "MAX_PODS", 4)
     waiting = sorted(pods_of(30, n_templates=2), key=lambda each: each.key)
     text = 'policy "mix"\nscore roomy = most_allocated()'

@@ -95,7 +95,7 @@ score calm weight 1 = curve(load, 0% -> 100, 100% -> 0) on missing neutral
     assert policy_warnings.warnings([compiled], state.snapshot(), []) == []
 
 
-def test_of_many_keys_that_are_not_there_some_are_named_and_their_names_are_compared_within_a_budget():
+def test_some_of_many_absent_keys_are_named_and_their_names_are_compared_within_a_budget():
     keys = " or ".join(f'has(node.labels["label-number-{number}"])' for number in range(60))
     policy, state = clusters.policy(f'policy "p"\nfilter f {{ require {keys} }}\n'), clusters.state_of(4)
     pods = [clusters.pods_of(1)[0]]

@@ -108,7 +108,7 @@ def test_a_disabled_score_still_filters():
     assert quiet.plugin("ImageLocality") is None
 
 
-def test_one_order_of_the_queue():
+def test_a_chain_with_two_queue_sort_plugins_is_refused():
     other = type("Other", (Sorted,), {"name": "Other"})
     with pytest.raises(UsageError, match="one QueueSort plugin"):
         fleet.chain_of(Sorted, other)

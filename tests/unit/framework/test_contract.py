@@ -45,7 +45,7 @@ def scoring(raw):
 
 
 @pytest.mark.parametrize(("message", "answer"), FILTERS.items(), ids=FILTERS)
-def test_filter(message, answer):
+def test_a_wrong_answer_of_a_filter_names_the_plugin(message, answer):
     reasons, found = answer
     plugin = fleet.stub("Broken", prepare_filter=lambda *_: fleet.Told(lambda *_: found, reasons))
     with pytest.raises(PluginContractError, match=rf"^Broken{message}"):
@@ -53,7 +53,7 @@ def test_filter(message, answer):
 
 
 @pytest.mark.parametrize(("message", "answer"), SCORES.items(), ids=SCORES)
-def test_score(message, answer):
+def test_a_wrong_answer_of_a_score_names_the_plugin(message, answer):
     plugin = fleet.stub("Broken", prepare_score=scoring(lambda *_: answer))
     with pytest.raises(PluginContractError, match=rf"^Broken(\.| ){message}"):
         cycle.decide(fleet.chain_of(plugin), fleet.state("a", "b").snapshot(), fleet.pod())
@@ -115,7 +115,7 @@ def test_normalized_points_are_checked_where_feasible_only():
         ("prepare_score", "skip", "Broken failed in prepare_score: PluginContractError: it returned str, not PreparedScore or Skip"),
     ],
 )
-def test_preparing_points(point, answer, message):
+def test_a_wrong_answer_of_a_preparing_method_names_the_plugin(point, answer, message):
     plugin = fleet.stub("Broken", **{point: lambda *_: answer})
     with pytest.raises(PluginFault, match=message):
         cycle.decide(fleet.chain_of(plugin), fleet.state("a").snapshot(), fleet.pod())

@@ -68,7 +68,7 @@ def test_a_missing_value_that_rejects_says_what_is_missing():
     assert decision.message != "0/1 nodes are available: 1 no."
 
 
-def test_only_what_node_objects_decide_is_unresolvable():
+def test_only_rejections_by_rules_over_node_objects_are_unresolvable():
     crowd = 'filter crowd { require node.pod_count < 1 else "crowded" }'
     side = 'filter side { reject node.labels["side"] == "west" else "west" on missing pass }'
     state = fleet.state(*EAST_WEST, pods=[fleet.pod("first", node_name="east"), fleet.pod("second", node_name="mid")])
@@ -116,7 +116,7 @@ SCORES = {
 
 
 @pytest.mark.parametrize(("text", "expected"), SCORES.values(), ids=SCORES)
-def test_score(text, expected):
+def test_the_points_of_a_score(text, expected):
     decision = decided(policy(text))
     assert {ranked.node: ranked.totals[0] for ranked in decision.ranking(9)} == pytest.approx(expected)
 

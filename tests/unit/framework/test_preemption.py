@@ -28,7 +28,7 @@ def outcome(cluster, pending):
     return decision.nominated, sorted(victim.name for victim in decision.victims)
 
 
-def test_only_as_many_leave_as_must_the_least_important_first():
+def test_the_fewest_and_least_important_pods_are_victims():
     cluster = state([node("a")], [low("old", cpu="1"), low("young", cpu="1", status=LATELY), low("middle", cpu="2", priority=5)])
     assert outcome(cluster, high("1")) == ("a", ["young"])
     assert outcome(cluster, high("2")) == ("a", ["old", "young"])

@@ -83,7 +83,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("taken", [0, 2, 100], ids=["no step", "two steps", "all steps"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_changes_between_the_steps_is_seen(change, taken):
+def test_changes_between_the_steps_are_seen(change, taken):
     there, decider, asked = cluster(), Decider(assemble()), urgent()
     steps = decider.precompute(there.snapshot, asked, evicting=True)
     for _ in zip(range(taken), steps, strict=False):

@@ -98,7 +98,7 @@ def members(app: str, number: int, cpu: int, **affinities: object) -> CaseClass:
         ),
     ],
 )
-def test_small_groups(case: Case, placed: bool) -> None:
+def test_small_groups_are_placed_if_and_only_if_that_is_possible(case: Case, placed: bool) -> None:
     answer = answer_of(case)
     assert isinstance(answer, Placed if placed else Impossible), answer
     assert feasible(case) is placed

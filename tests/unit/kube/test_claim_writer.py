@@ -40,7 +40,7 @@ def read_again(uid: str) -> Answer:
 
 
 @pytest.mark.parametrize(("uid", "deleted"), [("c1", True), ("c2", False)])
-def test_only_the_claim_that_was_meant_is_deleted(run, uid, deleted) -> None:
+def test_a_newer_claim_of_the_same_name_is_not_deleted(run, uid, deleted) -> None:
     async def scenario(server, connection) -> None:
         server.on("PATCH", CLAIM_PATH, refused(409, "Conflict"), Answer(body={"kind": "ResourceClaim"}))
         server.on("GET", CLAIM_PATH, read_again(uid))

@@ -151,7 +151,7 @@ def test_the_lease_of_another_is_left_alone_until_it_has_not_changed_for_its_dur
     run(scenario)
 
 
-def test_of_two_one_leads_and_the_other_follows_at_once_when_it_ends(run):
+def test_the_second_of_two_candidates_leads_as_soon_as_the_first_ends(run):
     async def scenario(server, connection):
         Leases(server)
         one, two = Replica(connection, "one"), Replica(connection, "two")

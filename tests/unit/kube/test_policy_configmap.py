@@ -86,15 +86,15 @@ def test_changes_are_reported_and_a_deletion_is_a_loss(sink_after):
     ]
 
 
-def test_one_that_is_not_there_is_lost(sink_after):
+def test_a_config_map_that_does_not_exist_is_lost(sink_after):
     assert sink_after(1, listed())[0].said == ["there is no such ConfigMap"]
 
 
-def test_one_that_may_not_be_read_is_lost_with_the_reason(sink_after):
+def test_a_config_map_that_may_not_be_read_is_lost_with_the_reason(sink_after):
     assert "forbidden" in sink_after(1, refused(403, "Forbidden", "configmaps is forbidden"))[0].said[0]
 
 
 @pytest.mark.parametrize("reference", ["policies", "/policies", "a/b/c", "a/"])
-def test_it_is_named_with_its_namespace(reference):
+def test_a_config_map_is_named_with_its_namespace(reference):
     with pytest.raises(UsageError, match="NAMESPACE/NAME"):
         ConfigMapSource(reference, None, RealClock(), print)

@@ -24,7 +24,7 @@ from wharfinger.language.report.render import FORMATS, render
         (b"#" * (MAX_BYTES + 1), "P004"),
     ],
 )
-def test_refused(content, code):
+def test_content_that_is_no_policy_text_is_refused(content, code):
     diagnostics = Diagnostics()
     assert decode(content, "x.policy", diagnostics) is None
     assert codes(diagnostics) == [code]
@@ -33,7 +33,7 @@ def test_refused(content, code):
 
 
 @pytest.mark.parametrize("content", [b"#" * MAX_BYTES, b"\xef\xbb\xbfpolicy", "é漢".encode(), b"a\r\nb\tc\x0c"])
-def test_taken(content):
+def test_policy_texts_are_read_as_they_are(content):
     diagnostics = Diagnostics()
     source = decode(content, "x.policy", diagnostics)
     assert source.text.encode() == content.removeprefix(b"\xef\xbb\xbf")

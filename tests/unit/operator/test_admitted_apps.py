@@ -51,7 +51,7 @@ def test_the_one_that_has_waited_longest_is_acted_upon_when_there_is_room(gone, 
     assert all(found.refusal(apps[key.removeprefix("shop/")]) is None for key in woken)
 
 
-def test_it_is_as_if_the_apps_of_now_had_come_in_order():
+def test_the_oldest_apps_are_admitted_whatever_the_order_of_changes():
     draw = random.Random(7)
     apps = [app(f"{number}", draw.randrange(60)) for number in range(40)]
     found, there = AdmittedApps(5, lambda _key: None), set()

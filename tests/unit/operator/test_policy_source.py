@@ -39,7 +39,7 @@ STATES = {
 
 
 @pytest.mark.parametrize(("refused", "absent", "expected"), STATES.values(), ids=STATES)
-def test_it_reports_as_soon_as_the_kind_is_listed(refused, absent, expected):
+def test_the_source_offers_policies_as_soon_as_the_kind_is_listed(refused, absent, expected):
     async def story():
         cache, sink = ObjectCache([KIND]), Heard()
         source = SchedulingPolicySource(cache, ManualClock(), lambda: refused, lambda: absent)

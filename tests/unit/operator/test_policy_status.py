@@ -65,7 +65,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("found", "metrics", "reported", "reason"), CASES)
-def test_conditions(found, metrics, reported, reason):
+def test_the_conditions_show_the_state_of_the_policy(found, metrics, reported, reason):
     conditions = {each.type: each for each in conditions_of(found, metrics)}
 
     names = ("Compiled", "Tested", "Active", "MetricsAvailable")

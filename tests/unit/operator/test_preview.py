@@ -49,7 +49,7 @@ def shown(conditions):
         (NONE, "the answer is for wharfinger", f"True Unschedulable {NONE.message}"),
     ],
 )
-def test_an_answer(miss, note, reported):
+def test_an_answer_is_a_condition_with_the_reason_if_pods_have_no_place(miss, note, reported):
     assert shown(conditions_of(Answer(nodes=(), miss=miss, policy_revision="r"), note)) == (reported, "True")
 
 

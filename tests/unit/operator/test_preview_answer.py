@@ -45,7 +45,7 @@ def test_the_copy_is_of_the_first_moment_and_decides_like_the_original():
 
 
 @pytest.mark.parametrize("n_pods", [10, 200])
-def test_it_is_that_of_a_dry_run(n_pods):
+def test_the_answer_is_that_of_a_dry_run(n_pods):
     chain, state = chain_of(), state_of(40, running=40)
     steps = answer_preview(chain, state.snapshot(), pods_of(n_pods))
     answer = finished(steps, lambda: state.remove_pod(pods_of(1)[0]))

@@ -68,7 +68,7 @@ def asked(kind, workload, **question):
         ("Job", {"parallelism": 2_000_000, "completions": 2_000_000}),
     ],
 )
-def test_of_a_workload_of_very_many_pods_a_preview_has_to_say_how_many(kind, vast):
+def test_a_preview_of_a_workload_with_very_many_pods_must_name_their_number(kind, vast):
     assert len(asked(kind, vast, replicas=MAX_PODS)) == MAX_PODS
     with pytest.raises(UsageError, match=r"(more than 1,000|has 2,000,000) pods.*; set spec\.replicas to the number to place"):
         asked(kind, vast)

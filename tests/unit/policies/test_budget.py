@@ -177,7 +177,7 @@ def test_other_policies_are_not_suspended():
     story("a filter", scenario)
 
 
-def test_it_is_tried_again_after_doubling_pauses_and_its_pods_are_placed_once_it_is_fast():
+def test_a_suspended_policy_is_tried_again_after_doubling_pauses_and_its_pods_are_placed_once_it_is_fast():
     async def scenario(world, slowed):
         await exceeded(world, "a filter")
         world.cluster.put(slow_pod("late"))
@@ -194,7 +194,7 @@ def test_it_is_tried_again_after_doubling_pauses_and_its_pods_are_placed_once_it
     story("a filter", scenario)
 
 
-def test_it_is_tried_again_when_the_cluster_has_another_size():
+def test_a_suspended_policy_is_tried_again_when_the_cluster_has_another_size():
     async def scenario(world, slowed):
         await exceeded(world, "a filter")
         world.cluster.put(slow_pod("late"))
@@ -209,7 +209,7 @@ def test_it_is_tried_again_when_the_cluster_has_another_size():
     story("a filter", scenario)
 
 
-def test_it_is_tried_again_when_its_text_is_another():
+def test_a_suspended_policy_is_tried_again_when_its_text_changes():
     async def scenario(world, slowed):
         await exceeded(world, "a filter")
         world.suspensions.clear()

@@ -73,7 +73,7 @@ def test_a_policy_of_a_namespace_is_tried_with_its_pods_however_many_templates_o
 
 
 @pytest.mark.parametrize(("authority", "details"), [(CLUSTER, ": pod bank/vault has no such key"), (Authority("shop"), "")])
-def test_what_a_trial_raises_is_quoted_to_those_who_may_see_all_objects(monkeypatch, authority, details):
+def test_the_error_of_a_trial_is_quoted_to_those_who_may_see_all_objects(monkeypatch, authority, details):
     def failing(*_):
         raise KeyError("pod bank/vault has no such key")
 

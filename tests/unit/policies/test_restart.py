@@ -114,7 +114,7 @@ async def test_a_disk_that_is_full_is_reported_and_stops_nothing(tmp_path):
 
 
 @story
-async def test_what_a_full_disk_refused_is_written_and_removed_later(tmp_path):
+async def test_changes_that_a_full_disk_refused_are_made_later(tmp_path):
     (tmp_path / "policies").write_text("this is no folder")
     world = World(state=tmp_path)
     await world.offer({"a.policy": policy("a"), "b.policy": policy("b")})

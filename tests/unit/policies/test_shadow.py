@@ -48,7 +48,7 @@ async def test_a_shadow_that_would_decide_otherwise_is_counted_and_listed_and_no
 
 
 @story
-async def test_one_that_rejects_every_node_is_reported_and_the_pod_is_placed():
+async def test_a_shadow_that_rejects_every_node_is_reported_and_the_pod_is_placed():
     policies = active([], nowhere=compiled(policy("nowhere", "c")))
     async with started(policies) as world:
         shadows = shadowed(world, policies)

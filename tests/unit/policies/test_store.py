@@ -143,7 +143,7 @@ async def test_the_last_policy_of_a_source_that_may_be_empty_is_removed():
 
 
 @story
-async def test_of_two_policies_with_one_name_the_first_stays():
+async def test_the_first_of_two_policies_with_the_same_name_stays():
     world = World()
     await world.offer({"b.policy": policy("same", "first")})
     await world.offer({"a.policy": policy("same", "second"), "b.policy": policy("same", "first")})
@@ -217,7 +217,7 @@ async def test_events_that_are_held_back_are_emitted_at_the_end_in_their_order_o
 
 
 @story
-async def test_of_two_that_come_together_the_order_of_sources_and_keys_decides():
+async def test_the_order_of_sources_and_keys_decides_between_two_policies_that_come_together():
     world = World(Place("one"), Place("two"))
     world.store.offer("two", {"a.policy": text(policy("same", "two"))})
     world.store.offer(
@@ -405,7 +405,7 @@ async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
 
 
 @story
-async def test_of_many_policies_only_some_are_tried_at_a_time_and_all_have_their_turn():
+async def test_many_policies_are_tried_some_at_a_time_until_all_were_tried():
     from tests.unit.scheduler.running import node, view
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.policies.candidate import sample_of
@@ -424,7 +424,7 @@ async def test_of_many_policies_only_some_are_tried_at_a_time_and_all_have_their
 
 
 @story
-async def test_of_a_hundred_edits_in_a_moment_the_last_is_built():
+async def test_only_the_last_of_a_hundred_quick_edits_is_built():
     world = World()
     for edit in range(100):
         world.store.offer("folder", {"a.policy": text(policy("a", str(edit)))})

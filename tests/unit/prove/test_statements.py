@@ -88,7 +88,7 @@ score flat = 50
 @pytest.mark.parametrize(
     ("rule", "verdict"), [("few", Verdict.REFUTED), ("fewer", Verdict.REFUTED), ("idle", Verdict.PROVED), ("flat", Verdict.PROVED)]
 )
-def test_dead_rules(rule, verdict):
+def test_rules_without_effect_are_reported(rule, verdict):
     answer = statements.dead(compiled(RULES), rule)
     assert answer.verdict is verdict, str(answer)
     assert verdict is Verdict.PROVED or fails(compiled(RULES), answer)

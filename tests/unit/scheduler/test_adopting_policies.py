@@ -257,7 +257,7 @@ def test_a_pod_about_which_the_new_policies_fail_keeps_no_other_from_being_asked
 
 
 @story
-async def test_what_the_former_policies_have_cached_is_released_in_steps():
+async def test_the_caches_of_the_former_policies_are_released_in_steps():
     templates = 5 * DROPPED_AT_ONCE + 3
     async with started([only("where", "a")], *(pod(f"p{number}", labels={"n": str(number)}) for number in range(templates))) as world:
         former = world.scheduler.profiles["wharfinger"].decider

@@ -125,7 +125,7 @@ def test_placed_pods_of_a_list_are_applied_while_it_is_read_and_not_again_at_its
     assert int(world.scheduler.state.snapshot().pod_count.sum()) == 8
 
 
-def test_what_was_not_applied_of_a_list_that_broke_off_is_forgotten():
+def test_the_part_of_a_broken_list_that_was_not_applied_is_dropped():
     world = Running()
     handlers = world.scheduler.sink
     handlers.listing("Pod", [pod("deleted", nodeName="a")])

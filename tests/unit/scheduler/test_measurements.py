@@ -45,7 +45,7 @@ async def test_a_pod_rejected_for_high_temperatures_is_placed_after_a_lower_samp
 
 
 @story
-async def test_it_is_placed_when_the_temperatures_of_nodes_are_not_known_any_more():
+async def test_a_pod_is_placed_once_the_temperatures_of_nodes_are_too_old():
     async with started() as world:
         publish(world, a=0.9, b=0.9)
         world.cluster.put(pod("web"))

@@ -63,7 +63,7 @@ def test_a_node_without_that_resource_has_no_sample():
     ],
     ids=str,
 )
-def test_one_that_cannot_be_read_is_named_and_the_others_count(broken):
+def test_a_node_that_cannot_be_read_is_named_and_the_others_count(broken):
     document = json.loads(metrics(a={"cpu": "1"}, b={"cpu": "2"}))
     document["items"][1] |= broken
     found = measured(json.dumps(document).encode())

@@ -297,7 +297,7 @@ def test_the_queries_of_each_asker_are_limited_and_the_others_are_reported():
     assert refused["d_0"] == "not sent: namespace team has 4 distinct queries, and 2 are allowed (signals.queriesOfAsker)"
 
 
-def test_of_all_queries_those_of_the_cluster_come_first_and_then_one_of_each_namespace():
+def test_queries_of_the_cluster_come_first_and_then_one_of_each_namespace():
     limits = SignalLimits(of_requester=10, of_all=4)
     policies = [several("greedy", 5, "team"), several("other", 2, "other"), several("platform", 2)]
 

@@ -131,7 +131,7 @@ def test_no_event_is_written_by_a_standby_or_about_files(about, leads):
     assert recorder.events == []
 
 
-def test_of_a_reload_and_of_sources_there_are_no_events():
+def test_a_reload_and_a_changed_source_write_no_event():
     recorder = Recorded()
     record(
         recorder,

@@ -163,7 +163,7 @@ def test_nothing_else_is_served():
         (ANYBODY, None, 200),
     ],
 )
-def test_allowed_callers(results, callers, name, status):
+def test_only_allowed_callers_get_an_answer(results, callers, name, status):
     async def main():
         async with asking(Admission(check, callers, results.append), name) as client:
             return (await client.post("/validate", json=review(GOOD))).status_code

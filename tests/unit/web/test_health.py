@@ -50,7 +50,7 @@ ONE_UNWELL = Checks(ready={"informer-sync": lambda: None, "leader": lambda: "som
         (Checks(live={"loop": _broken}), "/livez/loop", 500, "internal server error: ValueError: no such thing\n"),
     ],
 )
-def test_answers(checks, path, status, text):
+def test_each_path_answers_with_its_status_and_text(checks, path, status, text):
     answer = asking(checks).get(path)
     assert (answer.status_code, answer.text) == (status, text)
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"

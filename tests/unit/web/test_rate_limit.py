@@ -171,7 +171,7 @@ def test_addresses_have_turns():
     assert asyncio.run(main()) == "a" * BURST + "abcab" + "a" * 18
 
 
-def test_of_a_client_that_has_gone_nothing_is_answered():
+def test_a_client_that_has_gone_gets_no_answer():
     async def main():
         turns, left = RequestTurns(), asyncio.Event()
         for _ in range(BURST):

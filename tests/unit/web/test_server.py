@@ -78,7 +78,7 @@ def test_an_address_that_cannot_be_listened_on_is_named(host, port, sentence):
     assert str(refused.value).startswith(sentence)
 
 
-def test_it_stops_during_an_open_connection_and_a_slow_answer(caplog):
+def test_the_server_stops_during_an_open_connection_and_a_slow_answer(caplog):
     waited = []
 
     async def slow(_request):

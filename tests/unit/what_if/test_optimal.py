@@ -252,7 +252,7 @@ def fewest_of(nodes, pods, placed, *may):
     return min((option[:3] for option in options if not option[3]), default=None)
 
 
-def test_those_who_may_not_be_evicted_are_not():
+def test_pods_that_may_not_be_evicted_stay():
     state = cluster([node("n0", 4)], [pod("low", 4, "n0", priority=1)])
     assert solved(state, [pod("high", 4, priority=9)]).evicted
     assert solved(state, [pod("high", 4, priority=9, preemptionPolicy="Never")]).answer is Answer.NONE

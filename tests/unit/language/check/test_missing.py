@@ -62,7 +62,7 @@ UNHANDLED = [
 
 
 @pytest.mark.parametrize("condition", HANDLED)
-def test_nothing_is_required(condition):
+def test_a_condition_that_handles_missing_values_needs_no_on_missing(condition):
     assert errors(f"filter f {{ require {condition} }}") == []
 
 

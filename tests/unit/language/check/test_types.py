@@ -309,7 +309,7 @@ def test_samples_are_refreshed_twice_as_often_as_they_grow_old_where_that_is_les
         ("it.prio + x", "sum(pods, f(1), on: node)", ["P302"]),
     ],
 )
-def test_it_in_a_function_is_what_the_selection_of_its_call_is_of(body, used, found):
+def test_it_in_a_function_means_the_item_of_the_selection_around_the_call(body, used, found):
     assert errors(f"let f(x: number) = {body}\nscore s = {used} normalize minmax on missing 0") == found
 
 

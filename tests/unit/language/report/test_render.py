@@ -107,7 +107,7 @@ error[P203]: cannot compare
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_for_people(name):
+def test_findings_as_text_for_people(name):
     diagnostic, expected = CASES[name]
     assert as_text(diagnostic) == expected
 
@@ -140,7 +140,7 @@ def test_for_screen_readers():
     )
 
 
-def test_for_programs():
+def test_findings_as_json_for_programs():
     found = Diagnostics()
     found.add(finding(at("2Gb"), Label(at("policy"), "begins here"), label="unknown unit"))
     found.error(Code.P101, "earlier", at("policy"), suggestion="x")

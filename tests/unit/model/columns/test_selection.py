@@ -120,7 +120,7 @@ def test_pods_without_a_value_do_not_count():
     assert found.extreme_by_node(highest=False)[0] == 2000
 
 
-def test_extremes():
+def test_extremes_are_those_of_the_selected_pods():
     cluster = cluster_of()
     pods = [clusters.view(f"pod-{priority}", priority=priority) for priority in (5, -3, 9)]
     for pod, node in zip(pods, ("node-0", "node-0", "node-2"), strict=True):

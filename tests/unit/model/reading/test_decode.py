@@ -123,7 +123,7 @@ def test_everything_that_cannot_be_read_is_reported_at_once():
     ]
 
 
-def test_of_very_many_fields_that_cannot_be_read_some_are_named():
+def test_some_of_very_many_unreadable_fields_are_named():
     with pytest.raises(InvalidObject) as caught:
         decode.convert({"metadata": {"labels": {str(number): number for number in range(1000)}}}, objects.Pod)
     lines = str(caught.value).splitlines()

@@ -146,7 +146,7 @@ def test_a_folder_with_very_many_files_is_not_searched_to_the_end(tmp_path, monk
         files.read_objects([tmp_path])
 
 
-def test_of_two_versions_the_last_one_counts():
+def test_the_last_of_two_versions_counts():
     newer = {**POD, "spec": {"nodeName": "n2"}}
     found = files.read_bytes(as_json(kubectl_list(POD, newer)))
     assert [pod.spec.node_name for pod in found.pods] == ["n2"]
@@ -162,7 +162,7 @@ def test_equal_versions_are_not_named_and_different_ones_are_counted():
     assert found.skipped == ("Pod shop/p1 and 2 more are there more than once; the last one counts",)
 
 
-def test_what_is_there_twice_in_a_file_written_by_hand_is_said():
+def test_duplicates_in_a_file_written_by_hand_are_reported():
     """kubectl takes the last object too, and refuses a mapping with a key twice, of which one would be without effect."""
     found = files.read_bytes(as_json(kubectl_list(POD, NODE, POD)), "web.json", written=True)
     assert found.skipped == ("Pod shop/p1 is there more than once; the last one counts",)
@@ -180,7 +180,7 @@ def test_kinds_of_other_groups_are_not_mistaken():
     assert len(found) == 0
 
 
-def test_of_two_pods_with_one_uid_the_second_is_refused():
+def test_the_second_of_two_pods_with_the_same_uid_is_refused():
     pods = [{**POD, "metadata": {"name": name, "namespace": "shop", "uid": "abc"}} for name in ("a", "b")]
     sentence = "Pod shop/b: metadata.uid: abc is that of Pod shop/a; remove it from one of them"
     with pytest.raises(InvalidObject, match=f"^{sentence}$"):

@@ -41,7 +41,7 @@ def test_aliases_on_top_of_each_other_are_no_deeper_than_brackets_may_be():
         parsed(tower(4))
 
 
-def test_of_equal_keys_the_last_counts_unless_keys_are_to_be_unique():
+def test_the_last_of_equal_keys_counts_unless_keys_must_be_unique():
     text = "a: 1\nb:\n- {c: 1, d: 2}\n- c: 1\n  c: 2\n"
 
     assert parsed(text) == [{"a": 1, "b": [{"c": 1, "d": 2}, {"c": 2}]}]

@@ -34,7 +34,7 @@ def test_a_pod_is_placed_whatever_a_node_offers(memory: str, strategy: str):
     ("memory", "offered"),
     [("1Gi", 2**30), ("-1", 0), *((text, MAX_AMOUNT) for text in ("8Pi", "83Pi", "9Ei", "9223372036854775807", "1e999999"))],
 )
-def test_what_a_node_offers_is_kept_within_what_sums_hold_exactly(memory: str, offered: int):
+def test_allocatable_amounts_are_limited_so_that_sums_are_exact(memory: str, offered: int):
     snapshot = fleet.state(fleet.node("a", memory=memory)).snapshot()
     amounts = (
         snapshot.allocatable[1, 0],

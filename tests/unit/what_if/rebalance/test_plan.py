@@ -96,7 +96,7 @@ def test_pods_leave_nodes_that_rules_reject():
     assert plan.left == ("default/stuck (pools/own: other pool) stays: no other node has room, or no move is left",)
 
 
-def test_no_more_pods_leave_than_have_to():
+def test_only_pods_that_must_leave_do():
     cluster = state([node("a", offer={"cpu": "2"}), node("b")], [owned("one"), owned("two"), owned("three")])
     plan = planned(cluster, Goal.VIOLATIONS)
     assert (len(plan.moves), plan.goals[0].before, plan.goals[0].after) == (1, 3, 0)

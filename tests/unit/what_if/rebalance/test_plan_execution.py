@@ -634,7 +634,7 @@ def test_a_budget_that_forbids_an_eviction_for_now_is_waited_for_and_not_left_ou
     assert (len(done.completed), done.left_out, done.stopped) == (3, (), None)
 
 
-def test_it_stops_where_a_pod_has_no_place_although_all_moves_ended_as_planned(larger):
+def test_the_execution_stops_if_a_pod_has_no_place_although_all_moves_ended_as_planned(larger):
     world, plan = larger
     big = decode.convert(pod("big", on="c", requests={"cpu": "6"}), objects.Pod)
 

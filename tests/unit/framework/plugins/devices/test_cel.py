@@ -278,7 +278,7 @@ def test_twice_as_many_levels_are_hardly_more_than_twice_as_much_to_compile(arou
         ("[1].sum() == 1 && ", 600),
     ],
 )
-def test_what_compiling_reads_is_limited_for_each_character(part, most):
+def test_compiling_reads_a_limited_amount_for_each_character(part, most):
     expression = part * (2000 // len(part)) + "true"
     assert calls(lambda: list(selector._compiling(expression, selector._Kept()))) < most * len(expression)
 
@@ -323,7 +323,7 @@ def test_the_cost_of_a_long_expression_is_estimated_once(part):
         ("{1: 1}, ", None),
     ],
 )
-def test_what_the_runtime_compiles_slowly_is_refused_before_it_begins(part, reason):
+def test_expressions_that_the_runtime_compiles_slowly_are_refused_before_that(part, reason):
     many, few = (compiled(f"[{part * number}1].size() > 0") for number in (500, 400))
     assert str(many) == reason if reason else isinstance(many, Selector)
     assert isinstance(few, Selector)
