@@ -28,6 +28,10 @@ from wharfinger.prove.world import World
 PROOF = 600_000
 SEARCH = 600_000
 """The work that z3 may do for the proof of a statement, and for examples; in its own units, together about a second."""
+MAX_TOGETHER = 30_000_000
+"""The work for all statements of one examination together, in the same units: about half a minute to a minute."""
+ENCODED = 300
+"""The work of giving the terms of a proof and of examples to an expression, in the same units."""
 MAX_TRIES = 6  # examples of one setting
 MAX_PREFERENCES = 24
 GIBI = 1 << 30
@@ -125,6 +129,24 @@ class SolverBudget:
         solver = self.solver()
         solver.add(*world.facts, *map(as_bool, facts))
         return bool(self.check(solver) == z3.unsat)
+
+
+class CommonBudget:
+    """The budget of several statements together; `left_out` is what was not examined, because nothing of it was left."""
+
+    def __init__(self, budget: int) -> None:
+        self._left = budget
+        self.left_out: list[str] = []
+
+    def examined(self, about: str, n_expressions: int, question: Callable[[], Answer]) -> Answer | None:
+        """The answer to a question about that many expressions; None, with `about` left out, if nothing of the budget is left."""
+        if self._left <= 0:
+            self.left_out.append(about)
+            return None
+        before = _work(z3.Solver())
+        answer = question()
+        self._left -= _work(z3.Solver()) - before + ENCODED * n_expressions
+        return answer
 
 
 def _work(solver: Any) -> int:

@@ -6,6 +6,7 @@ A condition of a statement holds where it is true, and not where it is missing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -19,7 +20,7 @@ from wharfinger.prove.editable_policy import EditablePolicy, Trial
 from wharfinger.prove.encoder import Encoder, Place
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, both, either, implied, negated, same_truth
-from wharfinger.prove.question import Answer, Side, Statement, Verdict, answer
+from wharfinger.prove.question import MAX_TOGETHER, Answer, CommonBudget, Side, Statement, Verdict, answer
 
 FIRST_NODE = Place(0)
 
@@ -237,6 +238,8 @@ def keeps(compiled: CompiledPolicy, condition: str, with_policies: Sequence[Comp
 # ── all rules of a policy ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+MAX_NAMED = 8
+"""What was not looked at is named up to this number."""
 MAX_SURVEYED = 100
 """Scores and clauses of filters that are examined together: each of them is compared with all others."""
 
@@ -245,7 +248,8 @@ def survey(compiled: CompiledPolicy) -> list[Answer]:
     """The verdicts about each rule of a policy being dead, and about each filter being implied by the others or rejecting every node.
 
     Where a clause rejects no node (the lint L201) or a filter every node (L202), the counterexample is a test that expects otherwise.
-    Raises UsageError for more than `MAX_SURVEYED` scores and clauses.
+    The questions have a common budget of work. What it does not suffice for is in a last, unknown verdict. Raises UsageError for more than
+    `MAX_SURVEYED` scores and clauses.
     """
     policy = compiled.policy
     count = len(policy.scores) + sum(len(rule.clauses) for rule in policy.filters)
@@ -255,18 +259,51 @@ def survey(compiled: CompiledPolicy) -> list[Answer]:
             "Name a statement, for example --dead with the name of a rule"
         )
     side, _ = _side(compiled, {})
+    budget = CommonBudget(MAX_TOGETHER)
     found: list[Answer] = []
     alive = []
     for rule in policy.filters:
-        answer = _dead_filter(side, rule)
-        found.append(answer)
-        if answer.verdict is not Verdict.PROVED:
+        answer = budget.examined(f"filter {rule.name}", _n_expressions(policy, rule), partial(_dead_filter, side, rule))
+        found += [answer] if answer is not None else []
+        if answer is None or answer.verdict is not Verdict.PROVED:
             alive.append(rule)
-            found += _clauses(side, rule)
-    found += [dead(compiled, rule.name) for rule in policy.scores]
+            found += _clauses(side, rule, budget)
+    for score in policy.scores:
+        answer = budget.examined(f"score {score.name}", _n_expressions(policy, score), partial(dead, compiled, score.name))
+        found += [answer] if answer is not None else []
     if len(policy.filters) > 1:
-        found += [implied_by(compiled, rule.name) for rule in alive]
-    return found
+        size = _n_expressions(policy, *policy.filters)
+        for rule in alive:
+            about = f"filter {rule.name} against the others"
+            answer = budget.examined(about, size, partial(implied_by, compiled, rule.name))
+            found += [answer] if answer is not None else []
+    return [*found, *_left_out(budget)]
+
+
+def _left_out(budget: CommonBudget) -> list[Answer]:
+    """What the budget did not suffice for, as one unknown verdict."""
+    about = list(dict.fromkeys(budget.left_out))
+    if not about:
+        return []
+    more = f" and {len(about) - MAX_NAMED:,} more" if len(about) > MAX_NAMED else ""
+    because = (
+        "not looked at: the rules before used up the budget of all rules together; "
+        "name a statement for each of these, for example --dead with the name of a rule"
+    )
+    return [Answer(statement=f"{', '.join(about[:MAX_NAMED])}{more}", verdict=Verdict.UNKNOWN, because=because)]
+
+
+def _n_expressions(policy: typed.Policy, *found: typed.Filter | typed.Score) -> int:
+    """The number of expressions in rules and in the lets that they read, each let once."""
+    lets = {let.name: let for let in policy.lets}
+    own = typed.contents(typed.outermost(found))
+    count, pending, known = own.operations, set(own.lets), set[str]()
+    while pending:
+        name = pending.pop()
+        known.add(name)
+        count += lets[name].contents.operations
+        pending |= lets[name].contents.lets - known
+    return count
 
 
 def _dead_filter(side: Side, rule: typed.Filter) -> Answer:
@@ -275,20 +312,24 @@ def _dead_filter(side: Side, rule: typed.Filter) -> Answer:
     return _expected_otherwise(side, rule, answer, "L201", rejecting=False) if answer.verdict is Verdict.PROVED else answer
 
 
-def _clauses(side: Side, rule: typed.Filter) -> list[Answer]:
+def _clauses(side: Side, rule: typed.Filter, budget: CommonBudget) -> list[Answer]:
     """Findings about a filter: it rejects all nodes, or a clause rejects none, or none that other clauses let pass."""
     found = []
+    size = _n_expressions(side.policy, rule)
     for number, clause in enumerate(rule.clauses if len(rule.clauses) > 1 else (), start=1):
-        name = f"clause {number} of filter {rule.name} rejects no node"
-        alone = _proved(side, rule, f"{name} ({clause.span})", (clause,), ())
-        if alone.verdict is Verdict.PROVED:
+        about = f"clause {number} of filter {rule.name}"
+        text = f"{about} rejects no node"
+        alone = budget.examined(about, size, partial(_proved, side, rule, f"{text} ({clause.span})", (clause,), ()))
+        if alone is not None and alone.verdict is Verdict.PROVED:
             found.append(_expected_otherwise(side, rule, alone, "L201", rejecting=False))
             continue
         others = tuple(each for each in rule.clauses if each is not clause)
-        together = _proved(side, rule, f"{name} that the others let pass ({clause.span})", (clause,), others)
-        found += [together] if together.verdict is Verdict.PROVED else []
-    everything = _proved(side, rule, f"filter {rule.name} rejects every node that it has a say about", (), rule.clauses)
-    if everything.verdict is Verdict.PROVED:
+        text = f"{text} that the others let pass ({clause.span})"
+        together = budget.examined(about, size, partial(_proved, side, rule, text, (clause,), others))
+        found += [together] if together is not None and together.verdict is Verdict.PROVED else []
+    text = f"filter {rule.name} rejects every node that it has a say about"
+    everything = budget.examined(f"filter {rule.name}", size, partial(_proved, side, rule, text, (), rule.clauses))
+    if everything is not None and everything.verdict is Verdict.PROVED:
         found.append(_expected_otherwise(side, rule, everything, "L202", rejecting=True))
     return found
 

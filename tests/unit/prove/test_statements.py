@@ -9,7 +9,7 @@ from tests.work import calls
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics import typed
-from wharfinger.prove import statements
+from wharfinger.prove import question, statements
 from wharfinger.prove.editable_policy import EditablePolicy
 from wharfinger.prove.question import Verdict
 
@@ -321,6 +321,34 @@ def test_more_rules_than_are_compared_with_each_other_are_not_examined_together(
         UsageError, match=r"policy p has 101 scores and clauses of filters; at most 100 are examined together\. Name a statement"
     ):
         statements.survey(many)
+
+
+def many_filters(n):
+    """A policy whose filters have numbers of pods as limits."""
+    return compiled("\n".join(['policy "p"', *(f"filter f{number} {{ require node.pod_count < {number + 1} }}" for number in range(n))]))
+
+
+def test_what_the_budget_of_all_rules_does_not_suffice_for_is_named(monkeypatch):
+    asked = []
+    answered = question._answer
+    monkeypatch.setattr(question, "_answer", lambda statement: asked.append(statement.text) or answered(statement))
+    monkeypatch.setattr(statements, "MAX_TOGETHER", 3 * question.ENCODED)
+    *found, last = statements.survey(many_filters(20))
+    assert len(found) == len(asked) == 1
+    assert last.verdict is Verdict.UNKNOWN
+    assert last.statement.endswith(", filter f6, filter f7 and 32 more")
+    assert "not looked at: the rules before used up the budget of all rules together" in str(last)
+
+
+def test_the_budget_of_all_rules_suffices_for_usual_policies():
+    for policy in (many_filters(4), shipped("gpu-bin-pack")):
+        assert not any("not looked at" in str(answer) for answer in statements.survey(policy))
+
+
+def test_lets_count_once_in_the_budget_of_all_rules():
+    chain = "".join(f"let a{i + 1} = a{i} and a{i}\n" for i in range(25))
+    policy = compiled(f'policy "p"\nlet a0 = pod.priority > 3\n{chain}filter f {{ require a25 }}\nfilter g {{ require a1 }}\n')
+    assert statements._n_expressions(policy.policy, *policy.policy.filters) < 100
 
 
 LOAD = "node.free.cpu / node.allocatable.cpu"
