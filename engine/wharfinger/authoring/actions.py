@@ -23,8 +23,8 @@ _CLOSES = {"(": ")", "[": "]", "{": "}"}
 _ENDS_EXPRESSION = re.compile(r"(?<!\s)\s+(?:else|on missing|normalize)\b")
 MAX_TITLE_LENGTH = 40  # letters in a title
 MAX_TRIED = 4  # texts of one help
-MAX_LETTERS_TRIED = 1_000_000
-"""Letters of all texts together that are checked for the fixes of one request: some seconds."""
+MAX_LETTERS_TRIED = 150_000
+"""Letters of all texts together that are checked for the fixes of one request: about a second."""
 NAMES_EXPRESSIONS = frozenset({"FILTER", "PERMIT", "SCORE", "PREFER", "AVOID", "LET", "TIE_BREAK", "FOR"})
 BEGINNINGS = frozenset({"filter", "score", "prefer", "avoid", "let", "param", "require", "reject"})
 
