@@ -65,7 +65,7 @@ def capture(kubeconfig: str | None, context: str | None) -> Captured:
     from wharfinger.kube.read_client import ReadClient  # noqa: PLC0415 — as above
     from wharfinger.kube.wire import captured  # noqa: PLC0415 — as above
 
-    found: list[Captured] = []  # and no result of the task: at the end, asyncio.run asks for a handler whose repr contains the result
+    found: list[Captured] = []  # not the result of the task: at its end, asyncio.run makes a repr that would contain the whole result
 
     async def read_cluster() -> None:
         clock = SystemClock()

@@ -72,7 +72,7 @@ class CompiledGroup:
 
 
 def _bounded(name: str) -> str:
-    """The name of a group, which an annotation may make very long: such a one is cut, and still unlike all others."""
+    """The name of a group. A very long one, as an annotation may give, is shortened, and is still different from all others."""
     if len(name) <= MAX_NAME_LENGTH:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()

@@ -85,9 +85,9 @@ class Prometheus(Part):
     @field_validator("headers", "header_files")
     @classmethod
     def _are_headers(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        odd = next((name for name in value if not _HEADER.fullmatch(name)), None)
-        if odd is not None:
-            raise ValueError(f"{odd!r} is no name of a header; it has letters, digits and hyphens")
+        wrong = next((name for name in value if not _HEADER.fullmatch(name)), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong!r} is no name of a header; it has letters, digits and hyphens")
         own = next((name for name in value if name.lower() in _RESERVED_HEADERS), None)
         if own is not None:
             raise ValueError(f"{own} is a matter of each exchange; leave it out")
@@ -99,9 +99,9 @@ class Prometheus(Part):
         secret = sorted(name for name in value if any(word in name.lower() for word in _SECRET))
         if secret:
             raise ValueError(f"{secret[0]} is a secret; name the file that contains it under headerFiles")
-        odd = next((name for name, text in value.items() if not (text.isascii() and text.isprintable()) or text != text.strip()), None)
-        if odd is not None:
-            raise ValueError(f"expected one line of plain ASCII for {odd}, without blanks around it")
+        wrong = next((name for name, text in value.items() if not (text.isascii() and text.isprintable()) or text != text.strip()), None)
+        if wrong is not None:
+            raise ValueError(f"expected one line of plain ASCII for {wrong}, without blanks around it")
         return value
 
     @field_validator("header_files")

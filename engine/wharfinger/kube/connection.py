@@ -323,7 +323,7 @@ class Connection:
 
     def _session(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, keepalive_timeout=60, socket_factory=self._socket)
-        # Compression would save bandwidth, which is plentiful, at the cost of CPU on both sides, which is not.
+        # Compression would save bandwidth, but cost CPU on both sides; CPU is what limits the rate.
         headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": self._user_agent}
         return aiohttp.ClientSession(connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar())
 

@@ -32,7 +32,7 @@ MAX_CLOCK_JUMP = 1.0
 """Seconds by which the time of day may be set ahead between two renewals and still be trusted."""
 
 _JITTER = 1.2  # client-go/tools/leaderelection: retries of candidates are stretched by up to this factor
-_REQUEST_SHARE = 0.5  # share of the deadline that one request may take, as there: one connection that has died must not cost the lease
+_REQUEST_SHARE = 0.5  # of the deadline, for one request as in client-go: one dead connection must not lose the lease
 _MAX_TRANSITIONS = 2**31 - 1  # the field's type in the API server
 _CLAIMS = 4  # own writes of one attempt, at most
 
@@ -62,7 +62,7 @@ class _Elector:
     def __init__(self, settings: LeaseSettings) -> None:
         self.seen: dict[str, Any] | None = None
         self.seen_at = 0.0
-        # own writes remembered: until the deadline the lease is that of the last that was written, however many were refused since
+        # Our writes are remembered: the last one that succeeded holds the lease until its deadline, however many were refused since.
         self.claims: deque[str] = deque(maxlen=_CLAIMS * (2 + math.ceil(settings.renew_deadline / settings.retry_period)))
         self.conflict = False
         self.failure = ""

@@ -34,7 +34,7 @@ MAX_COMBINATIONS = 4096
 MAX_RESULTS = 65_536
 """Results that are calculated for these tables."""
 MAX_EQUAL_PODS = 110  # pods of one kind on a node of an example
-MAX_SUMMED = 6  # of them, where values of theirs are added up
+MAX_SUMMED = 6  # of them, if their values are added up
 LAST_TIME = 253402300800.0  # seconds from 1970 to the year 10000
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 QOS = ("Guaranteed", "Burstable", "BestEffort")

@@ -54,7 +54,7 @@ class StepsAhead:
         self._snapshot = snapshot
         self._timer = timer
         self._at_once_until = timer() + AT_ONCE_SECONDS
-        self._taken = 0  # of those after which later pods need not wait for ever
+        self._taken = 0  # the steps that count towards `STEPS_IN_ORDER`
 
     @property
     def may_be_passed(self) -> bool:

@@ -34,7 +34,7 @@ TOP_NODES = 3
 MAX_PENDING = 4096
 """Details that wait for the end of their attempts; those of attempts that never ended are forgotten first."""
 
-_RECORD_BYTES = 600  # the tuple, its numbers, its stages and its places in lists, as tracemalloc has it on 64 bits
+_RECORD_BYTES = 600  # of the tuple, its numbers and stages, and the references to it in lists; measured by tracemalloc on 64 bits
 _PART_BYTES = 130
 _LETTER_BYTES = 2  # names of objects and reasons need no more
 INTERVAL = 10.0

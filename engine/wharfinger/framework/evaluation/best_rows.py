@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 BITS = 64
 ROWS_OF_CELL = 64
 MAX_BLOCK_ROWS = 4096
-MAX_KEPT = 16  # arrangements of one layout; more combinations of topology keys are hardly in use at once
+MAX_KEPT = 16
+"""The maximum number of arrangements that are kept of one layout; more combinations of topology keys are rare."""
 FEW_CELLS = 3  # cells that are counted again one by one; more are counted by array operations
 FEW_ROWS = 8192  # so few rows are all compared sooner than their cells are kept up to date
 NO_TOTAL = -np.inf

@@ -76,7 +76,7 @@ class Evaluation:
         self.version = 0
         self._strings: StringTable | None = None  # of the cluster that the rules are prepared for
         self.asked_at = 0.0
-        self._nominee: str | None = None  # the uid of the pod, if it is nominated itself: its own nomination does not count against it
+        self._nominee: str | None = None  # the uid of the pod if it is nominated: its own nomination does not take room from it
         self._scored = False
         self._behind = True  # the scores are older than the filters: of the revision `_scored_at`
         self._scored_at = -1

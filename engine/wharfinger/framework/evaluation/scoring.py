@@ -75,7 +75,7 @@ class Scoring:
         self._n_possible: NDArray[np.intp] = NO_ROWS  # rows of each class that only filters by domain may reject
         self._closed: NDArray[np.float64] | None = None  # for each class 0, or -inf if a filter rejects it; None if kept per row
         self._there: Mask = np.empty(0, np.bool_)  # the classes with feasible rows
-        self._per_unit: float | None = None  # to round totals by; None if no points are kept per class, and the best rows have them rounded
+        self._per_unit: float | None = None  # the factor for rounding totals; None without points per class: totals are rounded already
         self._best: BestRows | None = None  # None after every row was scored, until a row changes
 
     def evaluate(self, attempt: Attempt, feasible_set: FeasibleSet) -> None:

@@ -337,7 +337,7 @@ class Solution:
             return
         totals = np.where(vectors, self._space.total(range(members)), -1)
         most = int(totals.max())
-        # of vectors with equally many members, the one with most of the first classes, which are those of the highest priority
+        # Among vectors with equally many members, the one with most members of the first classes is best: these have the highest priority.
         candidates = self._space.vectors_at(np.flatnonzero(totals == most)[:1000])
         vector = max(candidates, key=lambda each: each[:members])
         key = (most, *vector[:members])

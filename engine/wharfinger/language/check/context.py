@@ -24,7 +24,8 @@ from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
 
 MAX_STEPS = 100_000  # usual policies take some hundred, one of 500 rules some ten thousand
 MAX_FINDINGS = 500  # of one check; fewer are ever shown
-ITEMS_PER_STEP = 16  # members of a set, or characters of a text, that are put together in the time of one step
+ITEMS_PER_STEP = 16
+"""The members of a set, or characters of a text, whose joining counts as one step."""
 
 
 class TooMuchWork(Exception):

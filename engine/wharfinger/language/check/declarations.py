@@ -246,7 +246,8 @@ def _declare_let(context: Context, item: ast.Let, prefix: str) -> None:
         context.intervals.lets[name] = context.intervals.of(value)
 
 
-BRANCH_STEPS = 12  # of a check, for an `if`, `and` or `or`: its condition narrows the intervals of what it is about
+BRANCH_STEPS = 12
+"""The steps of a check for an `if`, `and` or `or`: its condition narrows intervals."""
 
 
 def _steps_inside(body: ast.Expr) -> int:

@@ -20,7 +20,8 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostic, Label, Span
 from wharfinger.language.semantics.authority import CLUSTER
 
-MAX_PREFIX_LENGTH = 1000  # a name of a library is kept with the names of the imports that lead to it in front
+MAX_PREFIX_LENGTH = 1000
+"""The maximum length of the names of the imports that lead to a library: they stand before each of its names."""
 
 
 def import_key(importing: str, path: str) -> str:

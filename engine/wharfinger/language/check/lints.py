@@ -305,7 +305,9 @@ def _action_without_effect(lints: Lints, what: str, span: Span, owner: Span) -> 
 def expressions(policy: typed.Policy) -> Iterator[tuple[typed.Expr, Span]]:
     """Every expression of a policy's own text with the span of the name it belongs to."""
     for let in policy.lets:
-        if let.written and let.span.source is policy.source:  # what is vain in one call of a function may not be in another
+        if (
+            let.written and let.span.source is policy.source
+        ):  # a condition that has no effect in one call of a function may have one in another
             yield let.value, let.span
     if policy.scope is not None:
         yield policy.scope, policy.scope.span

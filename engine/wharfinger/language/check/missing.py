@@ -20,7 +20,8 @@ Facts = frozenset[str]
 Causes = tuple[typed.Expr, ...]
 NO_FACTS: Facts = frozenset()
 
-QUESTION = 4  # steps that it takes to ask what may be missing in one expression under one set of facts
+STEPS_OF_QUESTION = 4
+"""The steps to find what may be missing in one expression under one set of facts."""
 
 _STRICT = frozenset({typed.Op.EQ, typed.Op.LT, typed.Op.LE, typed.Op.GT, typed.Op.GE, typed.Op.IN})
 _ENTAILED = frozenset({typed.SelectorOp.IN, typed.SelectorOp.EXISTS, typed.SelectorOp.GT, typed.SelectorOp.LT})
@@ -48,7 +49,7 @@ class Presence:
         facts = self.about(expr, facts)
         key = (id(expr), facts)
         if key not in self._causes:
-            self._work.spend(QUESTION + len(facts))
+            self._work.spend(STEPS_OF_QUESTION + len(facts))
             known = facts and self._text(expr) in facts
             self._causes[key] = () if known else self._unique(_CAUSES[type(expr)](self, expr, facts))
         return self._causes[key]

@@ -303,7 +303,7 @@ class _Script(msgspec.Struct, kw_only=True):
     placed: set[str] = msgspec.field(default_factory=set)
     groups: set[str] = msgspec.field(default_factory=set)
     now: datetime = datetime(1, 1, 2, tzinfo=UTC)
-    unsure: bool = False  # after a `place` of a pod that does not exist, which was meant to place one that does, or of a group
+    unsure: bool = False  # a `place` before names an unknown pod, or a group: it is not known which pods are placed
 
     def check(self, test: ast.Test) -> None:
         for step in test.steps:

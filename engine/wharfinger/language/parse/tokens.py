@@ -29,7 +29,8 @@ CLOSE = frozenset({"RPAR", "RSQB", "RBRACE"})
 
 DECLARES = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "PERMIT", "AS", "BY"})
 NAMES_TEST_OBJECT = frozenset({"NODE", "POD", "RUNNING", "LIKE", "PLACE", "EXPECT", "ON"})
-MAX_WORDS = 20  # of a name or key with dashes; without a limit, a long subtraction would be read again from each of its words
+MAX_WORDS = 20
+"""The maximum number of words of a name or key with dashes: else a long subtraction would be read again from each word."""
 KEY_PARTS = frozenset({"NAME", "NUMBER", "MINUS", "DOT", "SLASH"})
 
 

@@ -79,7 +79,7 @@ class Attribute(msgspec.Struct, frozen=True, kw_only=True):
     column: Callable[..., Any] | None = None
     of_cluster: bool = False  # not for policies of a namespace
     of_namespace: bool = False  # `read` takes the labels of the pod's namespace instead of the pod
-    by_group: bool = False  # the key is not written: it is the name that the policy's `group by` gives, the pod's own coming first
+    by_group: bool = False  # the key is not written: it is the group that the pod names itself, else the name by the policy's `group by`
     of_group: bool = False  # `read` gets the pod's group as the cluster knows it, instead of the pod
     alternatives: tuple[Attribute, ...] = ()  # the same under another type, for the value that is there if it is of that type
     low: float | None = None  # smallest possible value, for interval analysis

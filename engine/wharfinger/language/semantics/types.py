@@ -101,7 +101,7 @@ class Type(msgspec.Struct, frozen=True):
         return replace(self, shape=shape)
 
 
-# Beyond these a literal is a slip of the finger, and exact arithmetic on it would take long.
+# A literal beyond these is a typing error, and exact arithmetic on it would take long.
 MAX_DIGITS = 60
 MIN_NUMBER, MAX_NUMBER = 1e-30, 1e30
 

@@ -136,7 +136,7 @@ class MoveCheck:
         self._ending: dict[str, PodView] = {}  # evicted pods that may still be there
         self._expected: dict[str, str] = {}  # the nodes of the last check, by the uid of the pod that moves there
         self._replacements: dict[str, tuple[PodView, str]] = {}  # by uid: of which pod, and its expected node
-        self._lifted: set[str] = set()  # nodes of `ours` that are open in the draft
+        self._lifted: set[str] = set()  # nodes that this plan has cordoned and that are open in the draft
 
     # ── what the plan has done ──
 

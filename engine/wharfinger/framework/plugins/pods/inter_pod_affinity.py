@@ -63,7 +63,8 @@ REASONS = (
     Reason("node(s) didn't satisfy existing pods anti-affinity rules"),
 )
 UNMATCHED, REPELLED, UNWELCOME = 1, 2, 4  # the bits of the reasons
-MAX_TERMS = 100  # of a pod to be placed: each of them may be compared with all templates of placed pods
+MAX_TERMS = 100
+"""The maximum number of terms of a pod to be placed: each may be compared with all templates of placed pods."""
 REQUIRED, REQUIRED_ANTI, PREFERRED = "required", "required anti", "preferred"
 
 T = TypeVar("T")

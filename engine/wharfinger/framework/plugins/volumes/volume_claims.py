@@ -44,7 +44,8 @@ KINDS = (
 )
 """The kinds of objects that a decision about volumes may depend on."""
 
-MAX_VOLUMES = 200  # of a pod to be placed: each of them is looked up, and matched with nodes and volumes
+MAX_VOLUMES = 200
+"""The maximum number of volumes of a pod to be placed: each is looked up, and matched with nodes and volumes."""
 
 
 def too_many(pod: PodView) -> Rejected | None:

@@ -116,17 +116,17 @@ def _extent(context: Context, expr: ast.Call, *, of_devices: bool) -> tuple[type
         message = "devices are counted on the candidate node"
         context.error(Code.P207, message, span, label="does not fit", help=help_, suggestion=mended)
         return None
-    odd = next((a for a in named if a.name not in ("on", "within")), None) or (named[1] if len(named) > 1 else None)
-    if odd:
+    wrong = next((a for a in named if a.name not in ("on", "within")), None) or (named[1] if len(named) > 1 else None)
+    if wrong:
         message = (
-            f"`{expr.function}` has no argument `{odd.name}`"
-            if odd.name not in ("on", "within")
+            f"`{expr.function}` has no argument `{wrong.name}`"
+            if wrong.name not in ("on", "within")
             else "give one of `on:` and `within:`, once"
         )
         context.error(
             Code.P207,
             message,
-            odd.span,
+            wrong.span,
             label="does not fit",
             help='`on: node`, or `within: "<label key of nodes>"`, or neither for the whole cluster',
         )

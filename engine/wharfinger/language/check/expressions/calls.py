@@ -58,11 +58,11 @@ def _has(context: Context, expr: ast.Call) -> typed.Expr:
 def _curve(context: Context, expr: ast.Call) -> typed.Expr:
     arguments = expr.arguments
     if not arguments or any(a.name for a in arguments) or arguments[0].to or any(a.to is None for a in arguments[1:]):
-        odd = next((a.span for i, a in enumerate(arguments) if a.name or (a.to is None) != (i == 0)), expr.span)
+        wrong = next((a.span for i, a in enumerate(arguments) if a.name or (a.to is None) != (i == 0)), expr.span)
         return context.error(
             Code.P207,
             "`curve` takes a value and points `x -> y`",
-            odd,
+            wrong,
             label="does not fit",
             help="for example `curve(x, 0% -> 100, 90% -> 0)`",
         )

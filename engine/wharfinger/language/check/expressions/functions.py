@@ -25,8 +25,10 @@ from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.typed import height
 from wharfinger.language.semantics.types import Kind, Type
 
-MAX_DEPTH = 60  # everything that goes through expressions is recursive, and lets are gone through as if they were written out
-CALL_STEPS = 20  # of a check, for each call besides the parts of the body and the lets that it needs
+MAX_DEPTH = 60
+"""The maximum depth of calls: code that walks through expressions is recursive, and follows lets."""
+CALL_STEPS = 20
+"""The steps of a check for each call, in addition to those for the body and its lets."""
 LET_STEPS = 8  # for each of these lets: its name, its height and its interval
 MAX_CALL_LENGTH = 1000  # characters of a let that is named as a call is
 ANYWHERE = Place(name="a function", subjects=frozenset(Subject), aggregates=True)

@@ -269,12 +269,12 @@ def _calculation(context: Context, expr: ast.Binary, left: typed.Expr, right: ty
 
 
 def _incalculable(context: Context, expr: ast.Binary, left: typed.Expr, right: typed.Expr) -> typed.Expr:
-    odd = next((side for side in (left, right) if side.type.kind not in NUMERIC), None)
-    if odd:
-        text = odd.type.kind is Kind.STRING and expr.op is BinaryOp.ADD
-        help_ = 'texts are not joined; a message has placeholders: `"… {node.name} …"`' if text else whole_help(odd)
+    wrong = next((side for side in (left, right) if side.type.kind not in NUMERIC), None)
+    if wrong:
+        text = wrong.type.kind is Kind.STRING and expr.op is BinaryOp.ADD
+        help_ = 'texts are not joined; a message has placeholders: `"… {node.name} …"`' if text else whole_help(wrong)
         return context.error(
-            Code.P204, f"`{expr.op.value}` needs numbers, not {type_text(odd.type)}", odd.span, label=type_text(odd.type), help=help_
+            Code.P204, f"`{expr.op.value}` needs numbers, not {type_text(wrong.type)}", wrong.span, label=type_text(wrong.type), help=help_
         )
     verb = _VERBS[expr.op].format(a=left.type.kind.value, b=right.type.kind.value)
     additive = expr.op in (BinaryOp.ADD, BinaryOp.SUB)

@@ -149,12 +149,12 @@ def set_literal(context: Context, expr: ast.SetLiteral) -> typed.Expr:
     items = [infer(context, item) for item in expr.items]
     if is_unknown(*items):
         return unknown(expr.span)
-    odd = next((item for item in items if not isinstance(item, typed.Const) or item.type.kind is Kind.SET), None)
-    if odd:
+    wrong = next((item for item in items if not isinstance(item, typed.Const) or item.type.kind is Kind.SET), None)
+    if wrong:
         return context.error(
             Code.P215,
             "a list contains literals, except on the right of `in`",
-            odd.span,
+            wrong.span,
             label="not a literal",
             help="compare one by one with `==` and `or`",
         )
@@ -267,10 +267,10 @@ def table(context: Context, expr: ast.Table) -> typed.Expr:
     known = [key for key in keys if key is not None]
     if len(known) < len(keys) or is_unknown(*values) or not _keys_agree(context, expr, known):
         return unknown(expr.span)
-    odd = next((value for value in values if not isinstance(value, typed.Const) or value.type.kind in (Kind.SET, Kind.TABLE)), None)
-    if odd is not None:
+    wrong = next((value for value in values if not isinstance(value, typed.Const) or value.type.kind in (Kind.SET, Kind.TABLE)), None)
+    if wrong is not None:
         help_ = "choose between calculated values with `if … then … else …`"
-        return context.error(Code.P215, "a table contains literals", odd.span, label="not a literal", help=help_)
+        return context.error(Code.P215, "a table contains literals", wrong.span, label="not a literal", help=help_)
     kind = common_kind(context, values)
     if kind is None or kind is Kind.UNKNOWN:
         return unknown(expr.span)
