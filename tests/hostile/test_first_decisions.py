@@ -80,7 +80,7 @@ def decider_of(text):
 
 @pytest.fixture
 def all_in_steps(monkeypatch):
-    """Nothing is read at once."""
+    """Make all reading happen in steps."""
     monkeypatch.setattr(cycle, "STEPS_AT_ONCE", 0)
 
 

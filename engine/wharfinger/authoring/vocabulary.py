@@ -126,7 +126,7 @@ TYPES: Mapping[str, str] = {
 }
 
 BASE_UNITS: Mapping[Kind, str] = {Kind.CPU: "millicores", Kind.MEMORY: "bytes", Kind.DURATION: "seconds", Kind.TIME: "seconds since 1970"}
-"""What numbers of a kind count."""
+"""The unit of numbers of a kind, in words."""
 
 CLAUSE_WORDS: Mapping[str, str] = {
     "pass": "Nodes without the value pass.",

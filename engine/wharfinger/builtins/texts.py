@@ -361,7 +361,7 @@ COMPARED = Function(
     vector=Kernel(_compare, float),
     interval=lambda *_: (-1.0, 1.0),
 )
-"""What `<` and its like are compiled to for versions."""
+"""The function that comparisons of versions (`<` and others) are compiled to."""
 
 VERSIONS = (
     Function(

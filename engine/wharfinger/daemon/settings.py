@@ -120,7 +120,7 @@ PORT = 10261  # Kubernetes' own components have 10248 to 10260
 
 
 Param = str | bool | int | float | list[str | int | float]
-"""What a value of a param may be in YAML."""
+"""The types that a value of a param may have in YAML."""
 
 
 def _param(value: Any) -> Any:

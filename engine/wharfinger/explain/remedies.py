@@ -35,7 +35,7 @@ _BOUNDS = {
     Op.GE: ("at least", "less than"),
     Op.EQ: ("equal to", "other than"),
 }
-"""What the left side would have to be for a comparison to be true, and for it to be false."""
+"""The value of the left side that would make a comparison true, and the one that would make it false."""
 
 
 class Remedies:

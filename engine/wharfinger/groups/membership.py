@@ -115,7 +115,7 @@ class _Members(Struct):
     by_spec: set[str] = field(default_factory=set)
     """Those that name the group in `spec.schedulingGroup`."""
     of_policies: dict[str, GroupTerms] = field(default_factory=dict)
-    """What policies say, by the members that they put here; the one that was put last counts."""
+    """The terms by policies, from the members that were added; those of the member that was added last count."""
     of_podgroup: tuple[objects.PodGroup, GroupTerms] | None = None
     """The PodGroup that was read last, and its terms."""
 

@@ -25,7 +25,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 
 _CONFLICTS = 5
-"""How often a claim is read again because it has changed."""
+"""The maximum number of times that a claim is read again because it has changed."""
 _API = "/apis/resource.k8s.io/v1"
 _KIND = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
 

@@ -102,7 +102,7 @@ CUSTOM = (
     _resource(Deployment, collection("Deployment"), _OURS),
     _resource(Service, collection("Service"), _OURS),
 )
-"""What the reconcilers watch besides what the scheduler watches."""
+"""The kinds that the reconcilers watch in addition to those of the scheduler."""
 
 
 def reference_of(obj: PlainObject) -> Reference:

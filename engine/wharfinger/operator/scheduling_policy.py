@@ -44,7 +44,7 @@ REFRESH = 3.0
 """Fewest seconds between two reconciles of a policy that was not edited."""
 
 PAUSE_RATIO = 20.0
-"""How many times as long as counting for all policies took is the pause until the next time: it takes at most a twentieth of the time."""
+"""The pause after counting for all policies, as a multiple of the time that it took: counting takes at most a twentieth of the time."""
 
 _BATCH = 200
 _COUNTS = ("matched", "nodes", "eligible")

@@ -46,7 +46,7 @@ MIN_SIZE = 100
 Key = tuple[str, str]
 """A policy's name and revision."""
 Size = tuple[int, int]
-"""How many nodes there are, and how many pods on them."""
+"""The number of nodes, and the number of pods on them."""
 
 
 class Suspended(Plugin):

@@ -39,7 +39,7 @@ SETTINGS: tuple[Mapping[str, int], ...] = (
     {"allocatable.cpu": 8000, "allocatable.memory": 32 * GIBI, "capacity.cpu": 8000, "capacity.memory": 32 * GIBI},
     {},
 )
-"""What nodes of examples have: with known amounts most quotients are linear."""
+"""The amounts of nodes of examples: with known amounts most quotients are linear."""
 
 
 class Verdict(Enum):

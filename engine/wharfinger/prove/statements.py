@@ -239,7 +239,7 @@ def keeps(compiled: CompiledPolicy, condition: str, with_policies: Sequence[Comp
 
 
 MAX_NAMED = 8
-"""What was not looked at is named up to this number."""
+"""The maximum number of omitted parts that a verdict names."""
 MAX_SURVEYED = 100
 """Scores and clauses of filters that are examined together: each of them is compared with all others."""
 
@@ -281,7 +281,7 @@ def survey(compiled: CompiledPolicy) -> list[Answer]:
 
 
 def _left_out(budget: CommonBudget) -> list[Answer]:
-    """What the budget did not suffice for, as one unknown verdict."""
+    """The statements for which the budget was too small, as one unknown verdict."""
     about = list(dict.fromkeys(budget.left_out))
     if not about:
         return []

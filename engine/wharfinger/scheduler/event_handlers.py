@@ -30,7 +30,7 @@ CLAIM = "ResourceClaim"
 NAMESPACE = "Namespace"
 PODGROUPS = frozenset({"PodGroup", "CoschedulingPodGroup"})
 OBJECTS_PER_STEP, KEYS_PER_STEP = 100, 10_000
-"""How many objects of a list are applied in one step, and how many keys are compared in one."""
+"""The number of objects of a list that are applied in one step, and of keys that are compared in one."""
 
 
 class EventHandlers:

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 
 BUILD_SLICE_DIVISOR = 4
-"""How many times shorter a slice is while policies are being built."""
+"""The divisor of a slice while policies are being built."""
 PODS_PER_STEP = 1000
-"""How many pods a new leader looks at in one step for bindings whose events may be missing."""
+"""The number of pods that a new leader examines in one step for bindings whose events may be missing."""
 MAX_IDLE_SECONDS = 1.0
 """Seconds after which an idle loop checks backoffs, pods that have waited too long, and the lease."""
 

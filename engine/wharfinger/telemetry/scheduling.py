@@ -61,7 +61,7 @@ def place_of(where: str) -> str:
 
 
 Kind = tuple[str, str]
-"""Where, and what kind of error."""
+"""The component and the kind of an error."""
 
 
 class _Window(Struct):

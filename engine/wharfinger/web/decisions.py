@@ -42,7 +42,7 @@ UnknownObject when there is no such pod or node, UsageError for a pod that is no
 """
 
 ExplainGroup = Callable[[str], Awaitable[tuple[Mapping[str, Any], str]]]
-"""What becomes of a group (`namespace/name`) now, as plain values and as text; errors as of `Explain`."""
+"""The explanation of a group (`namespace/name`) now, as plain values and as text; errors as of `Explain`."""
 
 
 Evaluate = Callable[[EvaluationRequest], Awaitable[EvaluationAnswer]]

@@ -22,7 +22,7 @@ from wharfinger.model.objects.metadata import time_text
 from wharfinger.web.requests import Answer, guarded, readable_json
 
 ExplainPolicy = Callable[[str], Awaitable[tuple[Mapping[str, Any], str]]]
-"""What the policy of a name does on the cluster now: as plain values, and as text.
+"""The effect of the policy of a name on the cluster now: as plain values, and as text.
 
 UnknownObject when no such policy is in force, another WharfingerError if it cannot be computed now.
 """

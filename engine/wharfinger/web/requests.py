@@ -154,7 +154,7 @@ class RequestRate:
 
 
 LEFT = "left"
-"""Where the `state` of a request has an `asyncio.Event` that is set when the client has ended the connection."""
+"""The key in the `state` of a request of an `asyncio.Event` that is set when the client has ended the connection."""
 
 
 class _Waiting(Struct, frozen=True):

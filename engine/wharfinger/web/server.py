@@ -94,10 +94,10 @@ READ_TIMEOUT = 60.0
 """Seconds that an answer may wait for the client to read it."""
 
 PEER_NAME = "peer_name"
-"""Where the `state` of a request has the common name of the certificate that the other side has proved to have, if it has one."""
+"""The key in the `state` of a request of the common name of the client's verified certificate, if it has one."""
 
 STOPPING = "stopping"
-"""Where the `state` of a request has an `asyncio.Event` that is set when the server stops: for answers that would take long."""
+"""The key in the `state` of a request of an `asyncio.Event` that is set when the server stops: for answers that would take long."""
 
 _NO_LINGER = struct.pack("ii", 1, 0)  # struct linger: no second
 

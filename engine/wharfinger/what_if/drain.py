@@ -56,7 +56,7 @@ class DrainOutcome(Enum):
     REFUSED = "refused"
     """kubectl refuses the drain because of it."""
     STAYS = "stays"
-    """It stays, and kubectl does not mind."""
+    """It stays, and kubectl drains the node nevertheless."""
 
 
 class DrainedPod(Struct, frozen=True, kw_only=True):

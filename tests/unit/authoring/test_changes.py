@@ -240,7 +240,7 @@ def test_a_code_action_writes_the_text_that_the_help_names(text, place, title, w
 
 
 def test_changes_of_a_statement_cost_little_more_in_a_long_policy():
-    """What is read and checked for a place that was just changed is its statement, not the policy."""
+    """Only the statement of a changed place is read and checked, not the whole policy."""
     short, long = (work_of_changes(number) for number in (4, 100))
     assert long < 10 * short  # of a text that is 25 times as long
 

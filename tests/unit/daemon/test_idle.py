@@ -1,4 +1,4 @@
-"""When the process counts as idle, so that garbage may be collected."""
+"""The conditions under which the process counts as idle, so that garbage may be collected."""
 
 from types import SimpleNamespace
 

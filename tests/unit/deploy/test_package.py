@@ -15,7 +15,7 @@ from wharfinger import __version__
 
 ROOT = Path(__file__).parents[3]
 PLACES = {"engine/wharfinger/": "wharfinger/", "grammar/": "wharfinger/grammar/", "policies/": "wharfinger/shipped_policies/"}
-"""Where the wheel has the files of these folders."""
+"""The folders of the wheel that have the files of these folders."""
 
 
 def built(source, folder, *kinds):

@@ -274,7 +274,7 @@ def test_a_decision_shows_its_filters_and_its_best_nodes():
 
 @pytest.mark.parametrize("within", ["", ', within: "zone"'])
 def test_the_age_of_what_is_counted_over_many_nodes_passes_with_the_time(within):
-    """Nothing in the cluster changes between the two questions."""
+    """The cluster does not change between the two questions."""
     first = fleet.pod("first", node_name="a").object
     first = replace(first, metadata=replace(first.metadata, creation_timestamp=datetime.fromtimestamp(1_000, UTC)))
     cluster = fleet.state(fleet.node("a", labels={"zone": "z"}), fleet.node("b", labels={"zone": "z"}), pods=[PodView(first)])

@@ -101,7 +101,7 @@ class Events:
         assert not [error for _, error in self.world.seen.failures if not isinstance(error, BindFailed)]
 
     def end(self):
-        """Nothing is in the way any more, and there is room for everyone in every rack that is left."""
+        """Remove all obstacles: every rack that is left has room for all groups."""
         self.hurdles.faults = {}
         for each in (*self.removed, *(node(f"{rack}n9", "100", labels=[(RACK, rack)]) for rack in ("r0", "r1", "r2")), pod("last")):
             self.world.cluster.put(each)

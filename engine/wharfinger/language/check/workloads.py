@@ -25,7 +25,7 @@ FIELDS: Final = {
     "model": 'models that will do: `model: "A100"` or `model: ["A100", "H100"]`; default: any',
     "weight": "how common such pods are: `weight: 12%`; default: 1",
 }
-"""What an entry may say, with an example."""
+"""The fields of an entry, with an example."""
 MAX_REQUESTS: Final = 500
 _KINDS: Final = {
     "cpu": {Kind.CPU},

@@ -60,7 +60,7 @@ _WORDS = {
 
 _ANYTHING = msgspec.json.Decoder()
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
-"""What is raised for content that is not JSON."""
+"""The exceptions for content that is not JSON."""
 
 
 def decoded(decoder: msgspec.json.Decoder[Decoded], content: bytes | msgspec.Raw) -> Decoded:

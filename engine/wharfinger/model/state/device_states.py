@@ -26,7 +26,7 @@ MAX_STATES: Final = 100_000
 """States that are remembered at least, although no node is in them any more."""
 
 UsageKey = tuple[tuple[int, Hashable], ...]
-"""What is taken of a pool: (position, key of the usage) of each device that is at least partly taken."""
+"""The taken parts of a pool: (position, key of the usage) of each device that is at least partly taken."""
 
 
 class State(NamedTuple):

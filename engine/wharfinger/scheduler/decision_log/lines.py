@@ -43,7 +43,7 @@ from wharfinger.model.state.copies import Checkpoint
 VERSION = 1
 MADE_BY = "wharfinger"
 HEAD = b'{"t":"log"'
-"""How every file begins."""
+"""The beginning of every file."""
 
 
 class LoggedQuestion(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import InFlight, Place, QueuedGroup, QueuedPod, ReadyHeap
 
 PODS_PER_STEP = 500
-"""How many waiting pods are let in at a time, which takes some milliseconds."""
+"""The number of waiting pods that are queued at a time, which takes some milliseconds."""
 REJECTED = "ScheduleAttemptFailure"
 READY = "BackoffComplete"
 
@@ -213,12 +213,12 @@ class SubQueues:
 
 
 RANKED_PER_STEP = 4 * PODS_PER_STEP
-"""How many woken pods are put in order at a time, which takes some milliseconds."""
+"""The number of woken pods that are put in order at a time, which takes some milliseconds."""
 MAX_WAVES = 16
 """Events whose pods wait to be put in order. Of more, those of the oldest are put in order at once: most pods are in order already then."""
 
 SCOPES_PER_STEP = 250
-"""How many scopes of policies are evaluated for woken pods at a time, which takes some milliseconds: one takes 0.05 ms at most."""
+"""The number of scopes of policies that are evaluated for woken pods at a time: some milliseconds, as one takes 0.05 ms at most."""
 
 
 class Condition(Struct, frozen=True):

@@ -28,7 +28,7 @@ from wharfinger.what_if.optimal.model import NO_LIMIT, Amounts, Place, Task
 SIZES = (16, 64, 256)
 """The numbers of nodes of the regions, in the order in which they are tried."""
 MAX_CLASSES = 200
-"""Where there are more, nodes that are open to the same pods are one class, for any free amounts."""
+"""The maximum number of classes by free amounts; with more, nodes that are open to the same pods are one class."""
 FUNCTIONS = range(1, 5)
 LARGEST = 1 << 58
 """The solver counts in 64 bits; a function with larger values is left out."""

@@ -37,7 +37,7 @@ Choice = Callable[["Decision", "Snapshot", Mask], str | None]
 """The node wanted among the acceptable ones that the chain ranks highest; None for the first of them."""
 
 LOOKED_AT = 32
-"""How many of the best nodes a choice looks at; where none is acceptable, more and more are."""
+"""The number of best nodes that a choice examines at first; if none is acceptable, it examines more and more."""
 MAX_ROUNDS = 16
 
 

@@ -33,14 +33,14 @@ MAX_STEPS = 20_000
 FIRST_LOSS = 0.12
 """The largest loss of one change at the beginning; a whole node or GPU is 1."""
 MOVE = 0.02
-"""What a pod away from its node counts at least, so that the search prefers few moves."""
+"""The minimum cost of a pod away from its node, so that the search prefers few moves."""
 SEEDS = 4
-"""How often a rearrangement of the same nodes is looked for, by other random numbers."""
+"""The number of searches for a rearrangement of the same nodes, each with other random numbers."""
 GROUP_SIZE = 12
 MAX_GROUPS = 60
 """The groups of nodes that are rearranged on larger clusters; each has `GROUP_SIZE` nodes."""
 REFUSALS = 3
-"""How often a rearrangement is looked for again without what the chain has refused."""
+"""The number of further searches for a rearrangement without the placements that the chain has refused."""
 
 Requests = tuple[tuple[int, int], ...]
 """The requests of a pod: pairs of the index of a resource and an amount."""

@@ -58,14 +58,14 @@ _NATIVE = {
 }
 """Functions of the runtime itself besides operators and `optional.…`; all others are called in Python (`library`)."""
 _CALLED: Final = 40
-"""What a function in Python costs besides: 4 µs, as many as 40 operations of the runtime at most."""
+"""The additional cost of a function in Python: 4 µs, which are at most 40 operations of the runtime."""
 _ESCAPED = {"url", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath"}
 _ESCAPE = 3  # characters of an escaped one
 _WRONG = 700  # characters of an error message, without the text that it quotes
 _QUOTE = 10  # characters of a quoted one
 _PAIRWISE = {*("matches", "find", "findAll", "contains"), *(_INDEX | _SETS)}
 _COMPARED: Final = {"contains": 0.1}
-"""What it costs to compare a character with one of another text, where that is less than 1; `matches` compiles the expression too."""
+"""The cost of comparing a character with one of another text, if that is less than 1; `matches` compiles the expression too."""
 _UNKNOWN_ITEMS: Final = {OF_PAIRS, MERGED, SORTED, "string", "bytes"}
 """Functions whose result consists of something else than their argument."""
 

@@ -55,7 +55,7 @@ Attribute = bool | int | str | Value
 COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
 
 MAX_TOTAL_COST = 4_000_000
-"""What the requests of one decision may cost at most, besides `COST_OF_DEVICE` for each device: 0.1 s, once, as their answers are kept."""
+"""The maximum cost of the requests of one decision, besides `COST_OF_DEVICE` for each device: 0.1 s, once, as their answers are kept."""
 COST_OF_DEVICE = 2_400
 """The part of a device of that limit: room for twelve answers, or for four that need an evaluation of a usual expression."""
 COST_COMPILED, COST_OF_LETTER = 30_000, 100
@@ -205,7 +205,7 @@ def _shown(text: str) -> str:
 
 
 class _Kept(Struct):
-    """What is kept of an expression: its selector, or why there is none. None before it is compiled."""
+    """The kept outcome of an expression: its selector, or why there is none. None before it is compiled."""
 
     found: Selector | SelectorFailed | None = None
 
