@@ -76,7 +76,7 @@ def load_pods(
     snapshot = cluster.state.snapshot()
     pods = tuple(PodView(workloads.with_free_uid(pod, lambda uid: snapshot.placed(uid) is not None)) for pod in expansion.pods)
     missing = device_claims.missing_templates(cluster.state, pods)
-    warnings = (*given.skipped, *given.unknown_fields, *given.left_out, *expansion.warnings, *_running(pods, cluster), *missing)
+    warnings = (*given.skipped, *given.unknown_fields, *workloads.left_out(given), *expansion.warnings, *_running(pods, cluster), *missing)
     return pods, warnings
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -182,7 +182,10 @@ class EvaluationAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     steps: Annotated[int, Meta(description="The steps of the drain: pods of one step leave together.")]
     budgets: Annotated[list[BudgetAsked], Meta(description="The use of PodDisruptionBudgets by the drain.")]
     new_nodes: Annotated[list[NewNode], Meta(description="The names of the added nodes, as in `pods`.")]
-    warnings: Annotated[list[str], Meta(description="Warnings: objects that could not be read, and fields that Kubernetes does not have.")]
+    warnings: Annotated[
+        list[str],
+        Meta(description="Warnings: objects that are left out, unknown fields, pods of another scheduler than the one that decided."),
+    ]
     scheduler_name: Annotated[str, Meta(description="The profile that decided.")]
     policy_revision: Annotated[str, Meta(description="The revision of its policies.")]
     state_revision: Annotated[int, Meta(description="The revision of the scheduler's state that the answer is for.")]
@@ -240,9 +243,13 @@ class LiveEvaluations:
 
     async def _answer(self, scheduler: Scheduler, request: EvaluationRequest) -> EvaluationAnswer:
         snapshot = scheduler.state.snapshot()
-        known = files.Objects(by_kind={kind: snapshot.objects.all(kind) for kind in workloads.LOOKED_UP})
-        expansion, warnings = await self._thread.run_without_rest(_expanded, request.objects, known)
+        by_kind = {kind: snapshot.objects.all(kind) for kind in workloads.LOOKED_UP}
+        if any(manifest.get("kind") == objects.DaemonSet.__name__ for manifest in request.objects):
+            by_kind[objects.Node] = [snapshot.node_object(row) for row in range(snapshot.n_nodes)]
+        expansion, warnings = await self._thread.run_without_rest(_expanded, request.objects, files.Objects(by_kind=by_kind))
         name, chain = _profile(scheduler, request, expansion.pods)
+        if request.scheduler_name is None:
+            warnings += _of_other_schedulers(expansion.pods, name)
         now = scheduler.snapshot()
         with closing(self._evaluate_steps(chain, now, expansion, request)) as steps:
             new, found = await in_slices(steps, self._clock)
@@ -330,7 +337,7 @@ def _expanded(manifests: list[dict[str, Any]], known: files.Objects) -> tuple[wo
     listed = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": manifests})
     given = files.read_bytes(listed, "objects", written=True)
     expansion = workloads.expand(given, known, limit=MAX_PODS)
-    return expansion, [*given.unknown_fields, *given.left_out, *expansion.warnings]
+    return expansion, [*given.skipped, *given.unknown_fields, *workloads.left_out(given), *expansion.warnings]
 
 
 def _profile(scheduler: Scheduler, request: EvaluationRequest, pods: tuple[objects.Pod, ...]) -> tuple[str, Chain]:
@@ -341,6 +348,12 @@ def _profile(scheduler: Scheduler, request: EvaluationRequest, pods: tuple[objec
     asked = request.scheduler_name or (pods[0].spec.scheduler_name if pods else "")
     name = asked if asked in chains else next(iter(chains))
     return name, chains[name]
+
+
+def _of_other_schedulers(pods: Iterable[objects.Pod], name: str) -> list[str]:
+    """A sentence about pods that have another `schedulerName` than the profile that decides; none if there are none."""
+    others = [objects.key_of(pod) for pod in pods if pod.spec.scheduler_name != name]
+    return [f"pod {wording.capped(others, 1)}: another scheduler's; the answer is for {name}"] if others else []
 
 
 class _Found(Struct, frozen=True, kw_only=True):

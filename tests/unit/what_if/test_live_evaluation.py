@@ -159,6 +159,28 @@ def test_victims_of_preemption_are_named():
     assert [(each.node, each.victims) for each in found.pods] == [("a", ["default/low"])]
 
 
+def test_a_daemon_set_has_a_pod_for_each_node():
+    found = answer(running_on(node("a"), node("b")), objects=[manifest("agent", kind="DaemonSet")])
+    assert places(found) == {"default/agent-a": "a", "default/agent-b": "b"}
+
+
+def test_what_was_understood_otherwise_is_remarked():
+    own = {"schedulerName": "wharfinger"}
+    asked = [
+        manifest("one", schedulerName="other"),
+        manifest("two", "1", **own),
+        manifest("two", "2", **own),
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}},
+    ]
+    warnings = answer(running_on(node("a")), objects=asked).warnings
+    assert "Pod default/two" in warnings[0]
+    assert warnings[1:] == [
+        "1 Node left out: not a kind that pods are made of",
+        "pod default/one: another scheduler's; the answer is for wharfinger",
+    ]
+    assert not answer(running_on(node("a")), objects=asked[:1], scheduler_name="wharfinger").warnings
+
+
 def test_misspelt_fields_are_remarked():
     found = answer(running_on(node("a")), objects=[manifest("one", nodeSelectr={})])
     assert any("nodeSelectr" in warning for warning in found.warnings)

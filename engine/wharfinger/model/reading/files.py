@@ -140,11 +140,6 @@ class Objects(Struct, frozen=True, kw_only=True):
         """The view of one of `pods`."""
         return PodView(pod, self.templates.get(objects.key_of(pod)))
 
-    @property
-    def left_out(self) -> list[str]:
-        """A sentence for each kind of a written manifest that no pods are made of."""
-        return [f"{count} {kind} left out: not a kind that pods are made of" for kind, count in self.ignored.items()]
-
     def __len__(self) -> int:
         return sum(len(found) for found in self.by_kind.values())
 

@@ -25,7 +25,9 @@ from wharfinger.model.objects import matching, quantity, requests
 from wharfinger.model.reading.files import Objects
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-LOOKED_UP: tuple[type[objects.AnyObject], ...] = (objects.PriorityClass, objects.RuntimeClass, objects.ResourceClaim)
+CLAIMS = (objects.ResourceClaim, objects.PersistentVolumeClaim)
+"""The kinds of objects that keep what they are bound to: a manifest of one that the cluster has changes nothing."""
+LOOKED_UP: tuple[type[objects.AnyObject], ...] = (objects.PriorityClass, objects.RuntimeClass, *CLAIMS)
 """The kinds of a cluster that `expand` looks up for pods; for DaemonSets the nodes, too."""
 _EVICTION_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _EVICTION_SECONDS = 300
@@ -202,10 +204,10 @@ def expand(given: Objects, cluster: Objects | None = None, *, limit: int | None 
     pods: list[objects.Pod] = []
     made: list[objects.AnyObject] = []
     uids: set[str] = set()
-    claims = set() if cluster is None else {objects.key_of(claim) for claim in cluster.of(objects.ResourceClaim)}
+    claims = set() if cluster is None else {(kind, objects.key_of(claim)) for kind in CLAIMS for claim in _all([cluster], kind)}
     for obj in _expanded(given, _all(known, objects.Node)):
-        if isinstance(obj, objects.ResourceClaim) and objects.key_of(obj) in claims:
-            continue  # its devices are those that it has in the cluster
+        if (type(obj), objects.key_of(obj)) in claims:
+            continue  # its devices or its volume are those that it has in the cluster
         if isinstance(obj, objects.Pod):
             pod = with_free_uid(admission.admit(obj), uids.__contains__)
             uids.add(pod.metadata.uid)
@@ -220,6 +222,14 @@ def expand(given: Objects, cluster: Objects | None = None, *, limit: int | None 
                 f"the pods need more than {MADE_PER_POD * limit:,} other objects; {kind} {objects.key_of(obj)} is one too many"
             )
     return Expansion(pods=tuple(pods), made=tuple(made), warnings=(*admission.warnings, *_kept_to_one_node(pods)))
+
+
+def left_out(given: Objects) -> list[str]:
+    """A sentence for each kind of a written manifest that no pods are made of, and that pods do not name."""
+    used = {objects.DaemonSet, objects.PriorityClass, objects.RuntimeClass, *_EXPANDERS}
+    counts = {names[1]: len(given.of(kind)) for names, kind in objects.KINDS.items() if kind not in used}
+    found = [(count, kind) for kind, count in (*counts.items(), *given.ignored.items()) if count]
+    return [f"{count} {kind} left out: not a kind that pods are made of" for count, kind in found]
 
 
 def _kept_to_one_node(pods: Iterable[objects.Pod]) -> Iterator[str]:
@@ -404,7 +414,11 @@ def with_free_uid(pod: objects.Pod, is_taken: Callable[[str], bool]) -> objects.
 
 
 def _named_by_pods(
-    named: objects.PodGroup | objects.CoschedulingPodGroup | objects.ResourceClaim | objects.ResourceClaimTemplate,
+    named: objects.PodGroup
+    | objects.CoschedulingPodGroup
+    | objects.ResourceClaim
+    | objects.ResourceClaimTemplate
+    | objects.PersistentVolumeClaim,
 ) -> Iterator[objects.AnyObject]:
     """An object that the pods name, with what else the API server would fill in left out (the priority of the class of a PodGroup)."""
     yield structs.replace(named, metadata=structs.replace(named.metadata, namespace=named.metadata.namespace or "default"))
@@ -432,4 +446,5 @@ _EXPANDERS: Mapping[type[objects.AnyObject], Callable[[Any], Iterator[objects.An
     objects.CoschedulingPodGroup: _named_by_pods,
     objects.ResourceClaim: _named_by_pods,
     objects.ResourceClaimTemplate: _named_by_pods,
+    objects.PersistentVolumeClaim: _named_by_pods,
 }

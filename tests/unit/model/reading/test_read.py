@@ -11,7 +11,7 @@ import wharfinger
 from wharfinger.errors import InvalidObject, UsageError
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.reading import documents, files
+from wharfinger.model.reading import documents, files, workloads
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4"}}}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p1", "namespace": "shop"}, "spec": {"nodeName": "n1"}}
@@ -192,7 +192,7 @@ def test_the_second_of_two_pods_with_the_same_uid_is_refused():
 def test_a_workload_of_another_group_is_named_with_its_group():
     volcano = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"}}
     found = files.read_bytes(as_json(kubectl_list(volcano)), "job.json", written=True)
-    assert found.left_out == ["1 Job of batch.volcano.sh/v1alpha1 left out: not a kind that pods are made of"]
+    assert workloads.left_out(found) == ["1 Job of batch.volcano.sh/v1alpha1 left out: not a kind that pods are made of"]
 
 
 BROKEN = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad", "namespace": "shop"}, "spec": {"containers": 3}}

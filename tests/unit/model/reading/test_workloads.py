@@ -232,6 +232,36 @@ spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
 """
 
 
+def test_claims_for_volumes_come_with_the_pods_and_keep_the_volumes_that_they_have():
+    claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s}, spec: {storageClassName: fast}}"
+    given = f"""{claim % "one"}
+---
+{claim % "two"}
+---
+{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: db}}, spec: {{template: {{}}, volumeClaimTemplates: [{claim % "data"}]}}}}
+"""
+    made = expand(given, f"{claim % 'two'}\n---\n{claim % 'data-db-0'}").made
+    assert [objects.key_of(one) for one in made if isinstance(one, objects.PersistentVolumeClaim)] == ["default/one"]
+
+
+def test_kinds_that_are_not_used_are_named():
+    given = files.read_bytes(
+        b"""
+{apiVersion: v1, kind: Node, metadata: {name: n}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: s}}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: p}, value: 1}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}
+""",
+        written=True,
+    )
+    assert workloads.left_out(given) == [
+        f"1 {kind} left out: not a kind that pods are made of" for kind in ("Node", "Service", "ConfigMap")
+    ]
+
+
 def test_claims_and_their_templates_come_with_the_pods():
     assert [objects.key_of(made) for made in expand(CLAIMS).made] == ["default/gpu", "default/shared"]
 
