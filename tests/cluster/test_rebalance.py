@@ -271,12 +271,13 @@ def test_a_replacement_that_no_scheduler_places_stops_it(control_plane, nodes):
     assert closed(api) == set()
 
 
-def test_an_interrupt_opens_the_nodes_and_a_second_run_ends_the_work(control_plane, spread_out):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_an_interrupt_opens_the_nodes_and_a_second_run_ends_the_work(control_plane, spread_out, number):
     api = control_plane.api
     left = first_eviction(api)
     running = rebalance(control_plane, "--apply", "--pods-of", NAME)
     eventually(left)
-    running.send_signal(signal.SIGINT)
+    running.send_signal(number)
     code, out, err = ended(running)
     assert code == 130, out + err
     assert closed(api) == set()

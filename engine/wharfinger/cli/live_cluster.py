@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -129,9 +129,14 @@ def _warn_of_failures(event: object) -> None:
         streams.print_stderr(f"{event.where}: {event.error}")
 
 
-def sigterm_as_interrupt() -> contextlib.AbstractContextManager[None]:
-    """A context in which SIGTERM ends the command as Ctrl-C does, so that clean-up runs."""
-    return streams.handled(signal.SIGTERM, _interrupt)
+@contextlib.contextmanager
+def signals_as_interrupt() -> Iterator[None]:
+    """A context in which SIGTERM, and SIGHUP of a terminal that is closed, end the command as Ctrl-C does, so that clean-up runs."""
+    with contextlib.ExitStack() as handled:
+        handled.enter_context(streams.handled(signal.SIGTERM, _interrupt))
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
+            handled.enter_context(streams.handled(signal.SIGHUP, _interrupt))
+        yield
 
 
 def _interrupt(_number: int, frame: FrameType | None) -> None:

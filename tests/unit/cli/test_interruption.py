@@ -1,4 +1,4 @@
-"""SIGTERM ends a command as Ctrl-C does: its clean-up runs, during any work of the event loop."""
+"""SIGTERM and SIGHUP end a command as Ctrl-C does: its clean-up runs, during any work of the event loop."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from wharfinger.cli.live_cluster import sigterm_as_interrupt
+from wharfinger.cli.live_cluster import signals_as_interrupt
 
 
 def test_sigterm_cancels_the_main_task_and_no_other():
@@ -28,15 +28,26 @@ def test_sigterm_cancels_the_main_task_and_no_other():
             await answering
             seen.append("stopped")
 
-    with sigterm_as_interrupt(), pytest.raises(KeyboardInterrupt):
+    with signals_as_interrupt(), pytest.raises(KeyboardInterrupt):
         asyncio.run(serve())
     assert seen == ["answered", "stopped"]
+
+
+def test_the_end_of_the_terminal_interrupts_unless_it_is_ignored():
+    with signals_as_interrupt(), pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGHUP)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals_as_interrupt():  # as under nohup
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_sigterm_interrupts_also_where_ctrl_c_is_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with sigterm_as_interrupt(), pytest.raises(KeyboardInterrupt):
+        with signals_as_interrupt(), pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
     finally:
         signal.signal(signal.SIGINT, before)

@@ -1,11 +1,13 @@
 """`wharf rebalance`: reports, goals, exit codes and bad input."""
 
+import io
 import json
 
 import pytest
 import yaml
 
 import wharfinger
+from wharfinger.cli.commands.what_if import rebalance
 
 CLUSTER = """
 apiVersion: v1
@@ -115,6 +117,15 @@ def test_flags_that_do_not_go_together_are_refused(wharf, flags, words):
     code, out, err = wharf("rebalance", *flags)
     assert (code, out) == (2, "")
     assert words in err
+
+
+def test_a_line_that_nobody_can_read_does_not_end_a_plan(monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, _text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stderr", Gone())
+    rebalance._tell("opening 2 cordoned nodes")
 
 
 def test_a_cordon_that_another_rebalance_has_left_is_reported(wharf, snapshot):

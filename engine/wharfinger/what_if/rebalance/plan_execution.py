@@ -92,7 +92,7 @@ class CarriedOut(Struct, frozen=True, kw_only=True):
 
     `left_out` are moves that were not made while the plan went on, `left` those that it did not come to. `evicted` is the number of pods
     that were evicted: one more than `completed` if the last one has no replacement on a node. `cancelled` is True if it stopped
-    because its task was cancelled, which `stopped` then says.
+    because its task was cancelled, which `stopped` then says; `refused` if the API server has refused a write for good.
     """
 
     completed: tuple[CompletedMove, ...]
@@ -102,6 +102,7 @@ class CarriedOut(Struct, frozen=True, kw_only=True):
     left_out: tuple[SkippedMove, ...] = ()
     evicted: int = 0
     cancelled: bool = False
+    refused: bool = False
 
     @property
     def changed(self) -> bool:
@@ -159,7 +160,7 @@ class PlanExecution:
         """
         left = left_cordons(self._live.state.snapshot())
         stopped = cordon_hint(left) if left else None
-        cancelled = False
+        cancelled = refused = False
         if stopped is not None:
             return CarriedOut(completed=(), left=tuple(moves), stopped=stopped, closed=())
         try:
@@ -168,7 +169,7 @@ class PlanExecution:
                 for bundle in bundles(moves, self._cost):
                     await self._make(bundle)
         except (Stopped, WharfingerError) as error:
-            stopped = str(error)
+            stopped, refused = str(error), isinstance(error, _Refused)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None:
@@ -187,6 +188,7 @@ class PlanExecution:
             closed=closed,
             evicted=self._evictions,
             cancelled=cancelled,
+            refused=refused,
         )
 
     async def reason_to_stop(self, moves: Sequence[Move]) -> str | None:

@@ -172,6 +172,7 @@ def test_nothing_is_written_for_a_plan_that_no_longer_holds(world, plan, change,
     done = carried_out(world, plan)
     assert done.stopped is not None
     assert any(part in done.stopped for part in why.split("|")), done.stopped
+    assert not done.refused
     assert (world.writes, done.completed, done.changed, world.closed()) == ([], (), False, already)
 
 
@@ -206,7 +207,7 @@ def test_a_pod_that_ends_slowly_does_not_count_on_its_node_any_more():
 def test_without_a_replacement_it_stops(world, plan):
     world.creates = False
     done = carried_out(world, plan)
-    assert done.stopped == "pod default/one was evicted, and no replacement has a node after 300 s"
+    assert (done.stopped, done.refused) == ("pod default/one was evicted, and no replacement has a node after 300 s", False)
     assert (done.completed, done.changed, world.closed()) == ((), True, set())
 
 
@@ -229,7 +230,7 @@ def test_a_replacement_that_finds_no_node_stops_it_before_the_longest_wait(world
 def test_a_refused_cordon_stops_it_before_anything_is_evicted(world, plan):
     world.refuse = [WriteFailed("forbidden", retriable=False)]
     done = carried_out(world, plan)
-    assert done.stopped == "cordoning node a: forbidden"
+    assert (done.stopped, done.refused) == ("cordoning node a: forbidden", True)
     assert all(what == "open" for what, _ in world.writes)
 
 

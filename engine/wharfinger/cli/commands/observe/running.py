@@ -321,12 +321,12 @@ def _watch(url: str, interval: float) -> None:
     from rich.live import Live  # noqa: PLC0415 — as above
     from rich.text import Text  # noqa: PLC0415 — as above
 
-    from wharfinger.cli.live_cluster import sigterm_as_interrupt  # noqa: PLC0415 — as above
+    from wharfinger.cli.live_cluster import signals_as_interrupt  # noqa: PLC0415 — as above
 
     console = Console(no_color=not streams.colors(sys.stdout), highlight=False)
     before: Readings | None = None
     shown: list[tuple[str, str]] = []
-    with sigterm_as_interrupt(), Live(console=console, screen=True, auto_refresh=False) as live:
+    with signals_as_interrupt(), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             trouble: list[tuple[str, str]] = []
             try:

@@ -56,7 +56,7 @@ def wharf_expander(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if measured := [found.name for found in policies if found.policy.metrics]:
         streams.warn([f"{', '.join(measured)}: metrics are not read here; the values are missing (`on missing`)"])
     chain = assemble(policies, chosen_policies.chosen(config, scheduler_name))
-    with live_cluster.sigterm_as_interrupt(), contextlib.suppress(KeyboardInterrupt):  # a server that is stopped has not failed
+    with live_cluster.signals_as_interrupt(), contextlib.suppress(KeyboardInterrupt):  # a server that is stopped has not failed
         asyncio.run(_serve(chain, kubeconfig, context, listen, proof, observed_at))
     return 0
 

@@ -233,7 +233,8 @@ def _applied(  # noqa: PLR0913 — the plan, and the cluster on which it is carr
         streams.print_stderr(f"{done.stopped}{unchanged}")
         raise KeyboardInterrupt
     if done.stopped is not None:
-        streams.print_stderr(f"stopped, because the cluster is no longer what was planned on: {done.stopped}{unchanged}")
+        why = "" if done.refused else ", because the cluster is no longer what was planned on"
+        streams.print_stderr(f"stopped{why}: {done.stopped}{unchanged}")
     elif done.left_out and not done.changed:
         streams.print_stderr("nothing was changed")
     if done.stopped is not None or done.left_out:
@@ -294,7 +295,7 @@ def _carry_out(  # noqa: PLR0913, PLR0917 — the plan, and the cluster on which
         async with _carrying(chain, plan_options, kubeconfig, context, max_wait, exact=exact) as carrying:
             return await carrying.run(moves)
 
-    with live_cluster.sigterm_as_interrupt():
+    with live_cluster.signals_as_interrupt():
         return asyncio.run(run())
 
 
@@ -305,7 +306,7 @@ def _open_cordoned(kubeconfig: str | None, context: str | None, max_wait: float)
         async with _carrying(assemble(), PlanOptions(goals=()), kubeconfig, context, max_wait, exact=False) as carrying:
             return await carrying.undo()
 
-    with live_cluster.sigterm_as_interrupt():
+    with live_cluster.signals_as_interrupt():
         return asyncio.run(run())
 
 
@@ -319,7 +320,13 @@ async def _carrying(  # noqa: PLR0913 — the plan, and the cluster on which it 
     by = f"wharf rebalance, process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     async with live_cluster.watched(kubeconfig, context, "wharf-rebalance") as (live, connection, clock):
         writes = ApiEvictions(connection)
-        yield PlanExecution(chain, plan_options, live, writes, clock, by=by, exact=exact, max_wait=max_wait, report=streams.print_stderr)
+        yield PlanExecution(chain, plan_options, live, writes, clock, by=by, exact=exact, max_wait=max_wait, report=_tell)
+
+
+def _tell(sentence: str) -> None:
+    """Writes a line to stderr if there is still somebody who reads it: the nodes must be opened again in any case."""
+    with contextlib.suppress(OSError):
+        streams.print_stderr(sentence)
 
 
 def _no_cordons_left(cluster: Cluster, *, apply: bool) -> None:

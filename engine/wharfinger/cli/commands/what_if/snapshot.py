@@ -79,7 +79,7 @@ def wharf_snapshot(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
     $ wharf snapshot -o cluster.json.gz
     """
-    with live_cluster.sigterm_as_interrupt(), atomic_file(output) as stream:
+    with live_cluster.signals_as_interrupt(), atomic_file(output) as stream:
         found = live_cluster.capture(kubeconfig, context)
         measured = live_cluster.measured(found, policy, config, prometheus, kubeconfig, context)
         pieces = snapshot_file.document(found.items, found.word, measured.samples)
