@@ -35,7 +35,7 @@ def bounds(case):
     for relaxation in relaxations.relaxations(classes):
         models = at_once(relaxation.models(decider, snapshot))
         assert sum(model.n_members for model in models) == case.n_members
-        found.append(sum(at_once(model.solve(within, 1e9)).most if model.fits_in_space else model.n_members for model in models))
+        found.append(sum(at_once(model.solve(within, 1e9)).n_placeable if model.fits_in_space else model.n_members for model in models))
     return found, len(answer.nodes)
 
 
@@ -93,7 +93,7 @@ def test_rules_that_other_members_may_fulfil_do_not_count(counted, others, takes
         axes = at_once(class_axes(own, at_once(readings(decider, snapshot, own)), Merging.LEAST))
         model = GroupModel(snapshot, own, axes, Merging.LEAST, left_out if known else ())
         at_once(model.prepare())
-        assert at_once(model.solve(np.arange(2), 1e9)).most == most
+        assert at_once(model.solve(np.arange(2), 1e9)).n_placeable == most
 
 
 @pytest.mark.parametrize("seed", [81, 206, 258, 299, 362])

@@ -65,16 +65,16 @@ class GroupModel:
         self._names = sorted({name for reading in self._readings for name in (reading.needs or {})})
         self._free, self._slots = self._free_amounts()
         self._sums: dict[str, NDArray[np.int64]] = {}
-        self.fits_in_space = Space.size(self._most) <= MAX_VECTORS
+        self.fits_in_space = Space.size(self._maxima) <= MAX_VECTORS
         self._prepared = False
         if self.fits_in_space:
-            self.space = Space(self._most)
+            self.space = Space(self._maxima)
 
     def prepare(self) -> Generator[None, None, None]:
         """Compute values that are the same for all nodes, in steps; called once before `solve`, if the model is not too large."""
         if not self.fits_in_space or self._prepared:
             return
-        for axis in range(len(self.space.most)):
+        for axis in range(len(self.space.maxima)):
             self.space.coordinate(axis)
             yield
         for name in self._names:
@@ -87,7 +87,7 @@ class GroupModel:
         yield
 
     @property
-    def _most(self) -> list[int]:
+    def _maxima(self) -> list[int]:
         return [axis.number for axis in self._axes] + [1] * len(self._rules.affinities)
 
     # ── nodes ──
@@ -139,7 +139,7 @@ class GroupModel:
             found = space.of(mask)
         else:
             found = space.all
-        for axis in range(len(space.most)):
+        for axis in range(len(space.maxima)):
             if axis >= len(is_open) or not is_open[axis]:
                 found &= space.upto(axis, 0)
         return found & self._node_rules
@@ -297,7 +297,7 @@ def _split(rows: NDArray[np.intp], ids: NDArray[np.int64]) -> list[NDArray[np.in
 def _apply(space: Space, allowed: CountSet, steps: Sequence[tuple[CountSet, CountSet, int]], found: CountSet) -> CountSet:
     found &= allowed
     for fulfilled, started, axis in steps:
-        start = tuple(1 if number == axis else 0 for number in range(len(space.most)))
+        start = tuple(1 if number == axis else 0 for number in range(len(space.maxima)))
         found = (found & fulfilled) | space.shifted(found & (started | fulfilled), start)
     return found
 
@@ -336,23 +336,23 @@ class Solution:
         if not vectors.any():
             return
         totals = np.where(vectors, self._space.total(range(members)), -1)
-        most = int(totals.max())
+        n_placeable = int(totals.max())
         # Among vectors with equally many members, the one with most members of the first classes is best: these have the highest priority.
-        candidates = self._space.vectors_at(np.flatnonzero(totals == most)[:1000])
+        candidates = self._space.vectors_at(np.flatnonzero(totals == n_placeable)[:1000])
         vector = max(candidates, key=lambda each: each[:members])
-        key = (most, *vector[:members])
+        key = (n_placeable, *vector[:members])
         if self._best is None or key > self._best[0]:
             self._best = key, packing, root, vector
 
     @property
-    def most(self) -> int:
-        """The most members that are placed at once."""
+    def n_placeable(self) -> int:
+        """The maximum number of members that can be placed at once."""
         return 0 if self._best is None else self._best[0][0]
 
     @property
     def whole(self) -> bool:
         """True if all members are placed."""
-        return self.most == sum(self._space.most[: self._n_classes])
+        return self.n_placeable == sum(self._space.maxima[: self._n_classes])
 
     def rows(self) -> dict[int, Vector]:
         """The number of members of each class on each row, for the most members that can be placed."""

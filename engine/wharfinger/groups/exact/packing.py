@@ -34,12 +34,12 @@ class TooMuchWork(Exception):
 
 
 class Space:
-    """All vectors with coordinates 0 … `most[axis]`."""
+    """All vectors with coordinates 0 … `maxima[axis]`."""
 
-    def __init__(self, most: Sequence[int]) -> None:
-        self.most = tuple(most)
+    def __init__(self, maxima: Sequence[int]) -> None:
+        self.maxima = tuple(maxima)
         strides = [1]
-        for each in most:
+        for each in maxima:
             strides.append(strides[-1] * (each + 1))
         self.n_vectors = strides.pop()
         self._strides = strides
@@ -49,15 +49,15 @@ class Space:
         self.all: CountSet = (1 << self.n_vectors) - 1
 
     @staticmethod
-    def size(most: Sequence[int]) -> int:
+    def size(maxima: Sequence[int]) -> int:
         """The number of vectors of the space with these coordinates."""
-        return math.prod(each + 1 for each in most)
+        return math.prod(each + 1 for each in maxima)
 
     def coordinate(self, axis: int) -> NDArray[np.int64]:
         """The coordinate of every vector on an axis, `(n_vectors,)`."""
         kept = self._coordinates.get(axis)
         if kept is None:
-            values = np.repeat(np.arange(self.most[axis] + 1), self._strides[axis])
+            values = np.repeat(np.arange(self.maxima[axis] + 1), self._strides[axis])
             kept = self._coordinates[axis] = np.tile(values, self.n_vectors // len(values))
         return kept
 
@@ -91,12 +91,12 @@ class Space:
 
     def vectors_at(self, bits: NDArray[np.intp]) -> list[Vector]:
         """The vectors of some bits `(n,)`."""
-        coordinates = np.unravel_index(bits, [most + 1 for most in self.most], order="F")
+        coordinates = np.unravel_index(bits, [each + 1 for each in self.maxima], order="F")
         return list(zip(*(each.tolist() for each in coordinates), strict=True))
 
     def upto(self, axis: int, limit: int) -> CountSet:
         """The set of all vectors with a coordinate of at most `limit` on an axis."""
-        if limit >= self.most[axis]:
+        if limit >= self.maxima[axis]:
             return self.all
         kept = self._upto.get((axis, limit))
         if kept is None:
@@ -119,7 +119,7 @@ class Space:
 
         Quick for vectors in the order of their bits, as neighbours have the last coordinates in common.
         """
-        n_axes = len(self.most)
+        n_axes = len(self.maxima)
         within, by = [found] * (n_axes + 1), [0] * (n_axes + 1)  # what the coordinates from an axis on can be added to, and their bits
         before: Vector = (-1,) * n_axes
         for vector in vectors:
@@ -128,7 +128,7 @@ class Space:
                 first -= 1
             for axis in range(first, -1, -1):
                 each = vector[axis]
-                within[axis] = within[axis + 1] & self.upto(axis, self.most[axis] - each) if each else within[axis + 1]
+                within[axis] = within[axis + 1] & self.upto(axis, self.maxima[axis] - each) if each else within[axis + 1]
                 by[axis] = by[axis + 1] + each * self._strides[axis]
             before = vector
             yield within[0] << by[0]
@@ -137,7 +137,7 @@ class Space:
         """The set with all vectors that are lower than one of it on some axes, and equal on the others."""
         for axis in axes:
             step = 1
-            while step <= self.most[axis]:
+            while step <= self.maxima[axis]:
                 found |= (found & self.above(axis, step - 1)) >> step * self._strides[axis]
                 step *= 2
         return found
@@ -186,10 +186,10 @@ class Packing:
         self.space = space
         self.work = 0.0
         self._max_work = math.inf
-        self._closed = tuple(axis for axis in range(len(space.most)) if axis not in open_axes)
+        self._closed = tuple(axis for axis in range(len(space.maxima)) if axis not in open_axes)
         self._kinds: list[_Kind] = []
         self._known: dict[Hashable, int] = {}
-        self._full = space.index(space.most)
+        self._full = space.index(space.maxima)
 
     def begin(self, max_work: float) -> None:
         """Count the work from here on, and raise `TooMuchWork` above `max_work`."""
@@ -231,7 +231,7 @@ class Packing:
 
     def _sum(self, found: CountSet, kind: _Kind) -> Generator[None, None, CountSet]:
         """The sums of the vectors of two sets."""
-        if kind.found & 1 and found >> self._full & 1 and len(self._closed) == len(self.space.most):
+        if kind.found & 1 and found >> self._full & 1 and len(self._closed) == len(self.space.maxima):
             return found  # everything is placed already
         total = 0
         cost = 1 + self.space.n_vectors / WORD

@@ -60,15 +60,15 @@ class ExactSearch:
         if model.fits_in_space:
             solution = yield from self._solved(model, domain)
             if solution is not None:
-                if solution.most < self._wanted:
-                    return solution.most
+                if solution.n_placeable < self._wanted:
+                    return solution.n_placeable
                 tried = yield from self._in_any_order(domain, model.shares(solution))
                 if tried is not None:
                     return tried
         else:
-            most = yield from self._relaxed(domain)
-            if most < self._wanted:
-                return most
+            n_placeable = yield from self._relaxed(domain)
+            if n_placeable < self._wanted:
+                return n_placeable
             tried = (yield from self._merged(domain)) or (yield from self._part_by_part(domain))
             if tried is not None:
                 return tried
@@ -83,7 +83,7 @@ class ExactSearch:
         """
         model = yield from self._model(Merging.EQUALS)
         solution = (yield from self._solved(model, domain, steps)) if model.fits_in_space else None
-        if solution is None or solution.most <= than:
+        if solution is None or solution.n_placeable <= than:
             return None
         return (yield from self._in_any_order(domain, model.shares(solution)))
 
@@ -99,28 +99,28 @@ class ExactSearch:
         if not model.fits_in_space:
             return (yield from self._relaxed(domain))
         solution = yield from self._solved(model, domain)
-        return self._n_members if solution is None else solution.most
+        return self._n_members if solution is None else solution.n_placeable
 
     def _relaxed(self, domain: Domain) -> Generator[None, None, int]:
         """The most members that a domain takes by the first relaxation that shows that these are too few, else by the strictest."""
         if self._relaxations is None:
             self._relaxations = relaxations(self._classes)
-        most = self._n_members
+        n_placeable = self._n_members
         for each in self._relaxations:
-            most = min(most, (yield from self._most_by(each, domain)))
-            if most < self._wanted:
+            n_placeable = min(n_placeable, (yield from self._placeable_by(each, domain)))
+            if n_placeable < self._wanted:
                 break
-        return most
+        return n_placeable
 
-    def _most_by(self, relaxation: Relaxation, domain: Domain) -> Generator[None, None, int]:
+    def _placeable_by(self, relaxation: Relaxation, domain: Domain) -> Generator[None, None, int]:
         """The most members that a domain takes by the models of a relaxation, which count different members each."""
-        most = 0
+        n_placeable = 0
         if not relaxation.is_made:
             self._tentative.spend(relaxation.classes)
         for model in (yield from relaxation.models(self._tentative.decider, self._tentative.snapshot)):
             solution = (yield from self._solved(model, domain, STEPS_FOR_BOUND)) if model.fits_in_space else None
-            most += model.n_members if solution is None else solution.most
-        return most
+            n_placeable += model.n_members if solution is None else solution.n_placeable
+        return n_placeable
 
     def _model(self, merging: Merging) -> Generator[None, None, GroupModel]:
         model = self._models.get(merging)
@@ -157,7 +157,7 @@ class ExactSearch:
         """A placement in which members that are much alike get equal room; None if none is found."""
         model = yield from self._model(Merging.MOST)
         solution = (yield from self._solved(model, domain)) if model.fits_in_space else None
-        if solution is None or solution.most < self._wanted:
+        if solution is None or solution.n_placeable < self._wanted:
             return None
         return (yield from self._in_any_order(domain, model.shares(solution)))
 
