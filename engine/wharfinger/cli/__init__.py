@@ -20,6 +20,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +28,7 @@ import typer
 import typer.core
 import typer.main
 
+from wharfinger import number_text
 from wharfinger.cli import commands, completion, options, streams
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError, printable, printable_lines
 from wharfinger.language.report import render, wording
@@ -125,7 +127,15 @@ class CommandGroup(typer.core.TyperGroup):
 
 
 class Command(typer.core.TyperCommand):
-    """One command of `wharf`."""
+    """One command of `wharf`. Its numbers are written as `number_text` has them, which is stricter than typer."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        params: list[Any] = self.params
+        for param in params:
+            parse = _PARSERS.get(param.type_descriptor.annotation)
+            if parse is not None:
+                vars(param)["process_value"] = partial(_number, param.process_value, param, parse)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The words that are left. An error about an option without its value knows no context by itself; it would name another help."""
@@ -135,6 +145,17 @@ class Command(typer.core.TyperCommand):
             if getattr(error, "ctx", ctx) is None:
                 error.ctx = ctx  # type: ignore[attr-defined]
             raise
+
+
+_PARSERS: dict[Any, Callable[[str], float | None]] = {int: number_text.whole, float: number_text.decimal}
+
+
+def _number(process: Callable[[Any, Any], Any], param: Any, parse: Callable[[str], float | None], ctx: Any, value: Any) -> Any:
+    """The value of a number's flag; a text that is not a number is refused before typer reads it."""
+    if isinstance(value, str) and parse(value) is None:
+        wanted = "a whole number; write digits, such as 5" if parse is number_text.whole else "a number; write one such as 5 or 0.5"
+        raise typer.BadParameter(f"{value!r} is not {wanted}.", ctx=ctx, param=param)
+    return process(ctx, value)
 
 
 app = typer.Typer(

@@ -10,9 +10,11 @@ from typing import Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
+
+from wharfinger.framework import chain_settings
 
 
 class Part(BaseModel):
@@ -22,7 +24,14 @@ class Part(BaseModel):
     one, with the description as help.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True, allow_inf_nan=False
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, value: Any, field: ValidationInfo) -> Any:
+        return chain_settings.number(value) if cls.model_fields[field.field_name or ""].annotation is int else value
 
 
 class Flag(Struct, frozen=True):

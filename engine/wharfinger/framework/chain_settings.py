@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import pydantic
 from msgspec import Struct, field
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework import extension
@@ -29,9 +29,19 @@ from wharfinger.language.semantics import typed
 Path = tuple[str | int, ...]
 _AS_IN_PYTHON = re.compile(r"a valid (tuple|dictionary)(?: or instance of \w+)?")
 _AS_IN_A_FILE = {"tuple": "a list", "dictionary": "a mapping"}
+
+
+def number(value: object) -> object:
+    """The same value. ValueError for a text and for `true`, which Pydantic would take for numbers."""
+    if isinstance(value, str | bool):
+        shown = repr(value) if isinstance(value, str) else str(value).lower()
+        raise ValueError(f"expected a number, not {shown}")  # noqa: TRY004 — Pydantic reports only ValueErrors
+    return value
+
+
 MAX_WEIGHT = 1_000_000_000
 """Far above any use; keeps every total exact in a float64."""
-Weight = Annotated[int, Field(ge=0, le=MAX_WEIGHT)]
+Weight = Annotated[int, BeforeValidator(number), Field(ge=0, le=MAX_WEIGHT)]
 
 
 class ChainConfig(BaseModel):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 from msgspec import Struct
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from wharfinger.errors import UsageError, WharfingerError
@@ -47,7 +47,7 @@ OWN_SETTINGS = f"is read from the {PROCESS_KIND} of `wharf run`, and changes not
 _BACKOFFS = ("podInitialBackoffSeconds", "podMaxBackoffSeconds")
 INITIAL_BACKOFF, MAX_BACKOFF = 1, 10
 """Seconds, the defaults of kube-scheduler."""
-BackoffSeconds = Annotated[int, Field(ge=1, le=9_223_372_036)]
+BackoffSeconds = Annotated[int, BeforeValidator(chain_settings.number), Field(ge=1, le=9_223_372_036)]
 """A backoff; the most is the longest duration of Go."""
 
 

@@ -43,6 +43,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from wharfinger import number_text
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import BuildThread, SystemClock
 from wharfinger.web.requests import SharedAnswers, is_local_request, remote_refusal
@@ -255,11 +256,8 @@ class Profiling:
 
 
 def _seconds(text: str | None) -> float | None:
-    try:
-        seconds = DEFAULT_PROFILE_SECONDS if text is None else float(text)
-    except ValueError:
-        return None
-    return seconds if 0 < seconds <= MAX_PROFILE_SECONDS else None
+    seconds = DEFAULT_PROFILE_SECONDS if text is None else number_text.decimal(text)
+    return seconds if seconds is not None and 0 < seconds <= MAX_PROFILE_SECONDS else None
 
 
 async def _profiled(seconds: float, request: Request) -> str:

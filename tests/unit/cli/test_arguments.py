@@ -67,3 +67,19 @@ def test_the_subject_of_explain_may_follow_the_files(wharf, tmp_path):
     code, out, err = wharf("explain", "-s", tmp_path / "cluster.yaml", "pod", "web")
     assert (code, err) == (0, "")
     assert "default/web" in out
+
+
+@pytest.mark.parametrize("text", ["1_0", "+5", " 5", "5 ", "١", "1.5", "five"])
+@pytest.mark.parametrize(("command", "flag"), [("bench", "--nodes"), ("run", "--port"), ("tune", "--jobs")])
+def test_whole_numbers_are_written_with_digits_alone(wharf, command, flag, text):
+    code, _, err = wharf(command, flag, text)
+    assert code != 0
+    assert f"'{flag}': {text!r} is not a whole number; write digits, such as 5." in err
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "1_0", "+5", " 5", "1e309"])
+@pytest.mark.parametrize(("command", "flag"), [("dry-run", "--optimal"), ("signals", "--slow")])
+def test_numbers_are_finite_and_written_with_digits(wharf, command, flag, text):
+    code, _, err = wharf(command, flag, text)
+    assert code != 0
+    assert f"'{flag}': {text!r} is not a number; write one such as 5 or 0.5." in err

@@ -76,6 +76,7 @@ def test_memory_distinguishes_pods(wharf, snapshot):
     ("flags", "said"),
     [
         (["--share", "0%"], "--share 0%: not a share; write one above 0% and up to 100%"),
+        (["--share", "8_0%"], "--share 8_0%: not a share"),
         (["--share", "many"], "--share many: not a share"),
         (["--share", "120%"], "--share 120%: not a share"),
         (["--name", "filter"], "--name filter: not a name"),

@@ -189,7 +189,7 @@ class TestDebug:
         answer = asking(debug=Debug(cache=_unreachable)).get("/debug/cache")
         assert (answer.status_code, answer.text) == (503, "cannot compare: GET /api/v1/nodes: no answer in time\n")
 
-    @pytest.mark.parametrize("seconds", ["0", "-1", "60.1", "1e9", "nan", "inf", "five", ""])
+    @pytest.mark.parametrize("seconds", ["0", "-1", "60.1", "1e9", "nan", "inf", "five", "", "1_0.5", " 1", "+1", "١"])
     def test_a_profile_has_a_limit(self, seconds):
         answer = asking(debug=Debug()).get("/debug/profile", params={"seconds": seconds})
         assert (answer.status_code, answer.text) == (400, "seconds: expected a number above 0 and up to 60\n")

@@ -275,6 +275,10 @@ class _Reader:
             raise InvalidObject("it has no kind; expected what `kubectl get … -o json` or `-o yaml` prints")
         group = api_version.rpartition("/")[0]
         struct = objects.KINDS.get((group, kind))
+        if (api_version, kind) == ("policy/v1beta1", "PodDisruptionBudget"):
+            raise InvalidObject(
+                "policy/v1beta1 is not read: an empty selector there selects no pod, and in policy/v1 all; write it as policy/v1"
+            )
         if struct is None:
             self._ignored[f"{kind} of {api_version}" if self._written and kind in _KINDS else kind] += 1
             return

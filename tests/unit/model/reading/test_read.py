@@ -180,6 +180,15 @@ def test_kinds_of_other_groups_are_not_mistaken():
     assert len(found) == 0
 
 
+def test_budgets_of_v1beta1_are_refused_as_their_empty_selector_means_something_else():
+    budget = {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {"selector": {}}}
+    with pytest.raises(InvalidObject, match=r"\(PodDisruptionBudget b\): policy/v1beta1 is not read: .* write it as policy/v1$"):
+        files.read_bytes(as_json(kubectl_list(budget)))
+    found = files.read_bytes(as_json(kubectl_list(budget, NODE)), skip_invalid=True)
+    assert (len(found), len(found.skipped)) == (1, 1)
+    assert len(files.read_bytes(as_json(kubectl_list({**budget, "apiVersion": "policy/v1"})))) == 1
+
+
 def test_the_second_of_two_pods_with_the_same_uid_is_refused():
     pods = [{**POD, "metadata": {"name": name, "namespace": "shop", "uid": "abc"}} for name in ("a", "b")]
     sentence = "Pod shop/b: metadata.uid: abc is that of Pod shop/a; remove it from one of them"

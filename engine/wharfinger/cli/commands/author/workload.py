@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from wharfinger import number_text
 from wharfinger.cli import options, streams
 from wharfinger.errors import UsageError
 from wharfinger.language.check.workloads import MAX_REQUESTS
@@ -60,12 +61,9 @@ def wharf_workload(
 
 
 def _fraction(text: str) -> float:
-    digits = text.strip().removesuffix("%")
-    try:
-        found = float(digits) / (100 if text.strip().endswith("%") else 1)
-    except ValueError:
-        found = 0.0
-    if not 0 < found <= 1:
+    number = number_text.decimal(text.removesuffix("%"))
+    found = None if number is None else number / (100 if text.endswith("%") else 1)
+    if found is None or not 0 < found <= 1:
         raise UsageError(f"--share {text}: not a share; write one above 0% and up to 100%")
     return found
 
