@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -34,8 +33,8 @@ from wharfinger.model.devices.device import WHOLE, Device, DeviceDemand
 from wharfinger.model.devices.device_table import DevicesOf, DeviceTable
 
 Numbers = NDArray[np.float64]
-MAX_CELLS = 2**16
-"""Numbers that are computed at a time, as many as a cache of a processor holds: at 5,000 nodes, all of them would be gigabytes."""
+MAX_CELLS = 2**19
+"""Numbers that are computed at a time, 4 MB: for all devices of 5,000 nodes, they would be gigabytes."""
 
 FEW_DEVICES = 64
 """So many devices are not compared with each other: it would take longer than to calculate each of them."""
@@ -120,30 +119,30 @@ def _with(context: AtNode, device: Device, workload: typed.Workload) -> float | 
 
 
 class _Plan(Struct, frozen=True):
-    """A workload as columns: one row per request, and one row per distinct pair of thousandths and models in `milli` and `models`."""
+    """A workload: `requests`, and one row per distinct pair of thousandths and models in `milli` and `models`."""
 
-    cpu: Numbers
-    memory: Numbers
-    devices: Numbers
-    pair: NDArray[np.intp]
-    weight: Numbers
+    requests: tuple[tuple[float, float, float, int, float], ...]
+    """The CPU, memory and devices that each needs, its pair and its weight; infinite devices if it requests none."""
     milli: Numbers
     models: tuple[frozenset[str], ...]
+    alike: tuple[NDArray[np.intp], ...]
+    """The pairs with the same models, those with fewer thousandths first."""
 
 
 @lru_cache(maxsize=64)
 def _plan(workload: typed.Workload) -> _Plan:
-    requests = workload.requests
     pairs = distinct_devices(workload)
-    column = np.array([[each.cpu, each.memory, each.devices, each.weight] for each in requests]).T[:, :, None]
+    by_models: dict[frozenset[str], list[tuple[float, int]]] = {}
+    for number, (milli, models) in enumerate(pairs):
+        by_models.setdefault(models, []).append((milli, number))
     return _Plan(
-        cpu=column[0],
-        memory=column[1],
-        devices=column[2],
-        pair=np.array([pairs.index((each.milli, each.models)) for each in requests], dtype=np.intp),
-        weight=column[3],
+        requests=tuple(
+            (each.cpu, each.memory, each.devices or np.inf, pairs.index((each.milli, each.models)), each.weight)
+            for each in workload.requests
+        ),
         milli=np.array([[milli] for milli, _ in pairs]),
         models=tuple(models for _, models in pairs),
+        alike=tuple(np.array([number for _, number in sorted(each)], dtype=np.intp) for each in by_models.values()),
     )
 
 
@@ -166,12 +165,12 @@ class _States(Struct, frozen=True):
 
     def fragmentation(self, plan: _Plan) -> Numbers:
         """The mean of F(m) of each column."""
-        mean = np.empty(len(self.total))
-        for part in _parts(len(mean), len(plan.pair)):
-            room = self.room[:, part][plan.pair]
-            fits = (self.cpu[part] >= plan.cpu) & (self.memory[part] >= plan.memory) & (room >= plan.devices) & (plan.devices > 0)
-            found = plan.weight * np.where(fits, self.useless[:, part][plan.pair], self.total[part])
-            mean[part] = np.add.accumulate(found, axis=0)[-1]  # in the order of the requests, as the definition adds
+        mean = np.zeros(len(self.total))
+        for part in _parts(len(mean), 1):
+            cpu, memory, total = self.cpu[part], self.memory[part], self.total[part]
+            for needed_cpu, needed_memory, devices, pair, weight in plan.requests:  # in their order, as the definition adds
+                fits = (self.room[pair, part] >= devices) & (cpu >= needed_cpu) & (memory >= needed_memory)
+                mean[part] += weight * np.where(fits, self.useless[pair, part], total)
         return mean
 
 
@@ -213,22 +212,25 @@ class _Nodes:
         wanted = [[strings.find(model) for model in sorted(each)] for each in models]
         return np.array([np.isin(codes, each) & (codes >= 0) if each else np.ones(len(codes), dtype=np.bool_) for each in wanted])
 
-    def per_node(self, values: Any) -> Numbers:
-        """The sum over the devices of each node, of the last axis."""
-        if values.ndim == 1:
-            return np.bincount(self.owners, weights=values, minlength=self.n_rows).astype(np.float64, copy=False)
-        places = np.arange(len(values), dtype=np.intp)[:, None] * self.n_rows + self.owners
-        sums: Numbers = np.bincount(places.ravel(), weights=values.ravel(), minlength=len(values) * self.n_rows).astype(np.float64)
-        return sums.reshape(len(values), self.n_rows)
+    def per_node(self, values: Numbers) -> Numbers:
+        """The sum over the devices of each node."""
+        return np.bincount(self.owners, weights=values, minlength=self.n_rows).astype(np.float64, copy=False)
 
     def states(self, free: Numbers, cpu: float = 0.0, memory: float = 0.0) -> _States:
-        """The nodes with these free thousandths and less CPU and memory."""
+        """The nodes with these free thousandths and less CPU and memory.
+
+        Each device is counted once for all pairs with the same models, at the number of them that it has room for; sums of these counts are
+        those of each pair. Free thousandths are whole numbers, so their sums are exact in any order.
+        """
         n_pairs = len(self.plan.milli)
         rooms, useless = np.empty((n_pairs, self.n_rows)), np.empty((n_pairs, self.n_rows))
-        for part in _parts(n_pairs, 2 * len(free)):
-            room = (free >= self.plan.milli[part]) & self.usable[part]  # of devices that have it, for each pair
-            sums = self.per_node(np.concatenate((room, np.where(room, 0.0, free))))
-            rooms[part], useless[part] = sums[: len(room)], sums[len(room) :]
+        for pairs in self.plan.alike:
+            larger = self.usable[pairs[0]] * np.searchsorted(self.plan.milli[pairs, 0], free, side="right")
+            shape = len(pairs) + 1, self.n_rows
+            places = larger * self.n_rows + self.owners
+            counts, sums = (np.bincount(places, each, shape[0] * shape[1]).reshape(shape) for each in (None, free))
+            rooms[pairs] = np.cumsum(counts[:0:-1], axis=0)[::-1]
+            useless[pairs] = np.cumsum(sums[:-1], axis=0)
         return _States(self.cpu - cpu, self.memory - memory, self.per_node(free), rooms, useless)
 
     def fragmentation_with(self, cpu: float, memory: float, milli: float, taken: NDArray[np.bool_]) -> Numbers:
@@ -287,7 +289,7 @@ def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, N
     plan, (cpu, memory, asked) = _plan(workload), _requested(context)
     nodes = _Nodes(context, plan, context.rows)
     enough = nodes.free >= asked.milli
-    fits = nodes.per_node(enough * 1.0) >= asked.count
+    fits = nodes.per_node(enough.astype(np.float64)) >= asked.count
     if asked.count == 1 and asked.milli < WHOLE:
         least = np.full(nodes.n_rows, np.inf)
         np.minimum.at(least, nodes.owners[enough], nodes.fragmentation_with(cpu, memory, asked.milli, enough))

@@ -178,6 +178,25 @@ def test_equal_devices_of_a_node_are_calculated_once(monkeypatch: pytest.MonkeyP
     assert sum(calculated) == 20 * len({":1000", ":700", "A:700", "B:700"})
 
 
+@pytest.mark.parametrize("ask", ["2x1000", "1x500"])
+def test_devices_are_counted_once_for_all_requests(ask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, state = np.bincount, cluster([(4, 4, ":1000 :700 A:700 B:300")] * 20)
+
+    def counted_devices(n_requests: int) -> int:
+        lengths: list[int] = []
+
+        def counted(places: Any, *arguments: Any, **named: Any) -> Any:
+            lengths.append(len(places))
+            return usual(places, *arguments, **named)
+
+        monkeypatch.setattr(np, "bincount", counted)
+        requests = tuple(typed.Request(devices=1, milli=float(1 + number), weight=1 / n_requests) for number in range(n_requests))
+        AFTER.vector(AtRows(state.snapshot(), asking(100, 1, ask), slice(None)), typed.Workload(f"w{n_requests}", requests))
+        return sum(lengths)
+
+    assert counted_devices(200) == counted_devices(2) < 6 * 80
+
+
 def test_memory_does_not_grow_with_the_product_of_requests_and_nodes() -> None:
     requests = tuple(typed.Request(devices=1, milli=float(number + 1), weight=0.01) for number in range(100))
     workload, state = typed.Workload("w", requests), cluster([(4, 4, ":1000 " * 8)] * 4000)
