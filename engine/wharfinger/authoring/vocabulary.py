@@ -44,7 +44,7 @@ KEYWORDS: Mapping[str, str] = {
     "prefer": "A score of 100 where a condition is true, and 0 elsewhere; `prefer device` ranks the devices of the node.",
     "avoid": "A score of 0 where a condition is true, and 100 elsewhere.",
     "tier": "Scores of a higher tier decide first; lower tiers break their ties.",
-    "weight": "How much the score counts among the scores of its tier.",
+    "weight": "The factor of the score among the scores of its tier.",
     "normalize": "How raw values become 0 to 100 points: `none`, `max` or `minmax`.",
     "base": "Weights and arguments of Kubernetes' own scores: `base kubernetes { NodeAffinity weight 5 }`.",
     "kubernetes": "The scores of kube-scheduler.",
@@ -57,8 +57,8 @@ KEYWORDS: Mapping[str, str] = {
     "never_evict": "Placed pods (`it`) for which the condition is true are never evicted.",
     "only_evict": "Only placed pods (`it`) for which the condition is true may be evicted.",
     "group": 'The terms for groups of pods: `group by pod.labels["job-name"] { min_count 4 }`; in expressions, the placed members.',
-    "min_count": "How many members of a group are placed at once: fewer are not placed at all.",
-    "timeout": "How long placed pods wait for others.",
+    "min_count": "The number of members of a group that are placed at once: fewer are not placed at all.",
+    "timeout": "The time that placed pods wait for others.",
     "within": 'The levels of topology that all members of a group share, the widest first: `within required "example.com/rack"`.',
     "required": "All members of a group are on nodes with one value of this label.",
     "preferred": "The members of a group are on nodes with one value of this label if there is such a place.",
@@ -154,9 +154,9 @@ ANNOTATIONS: Mapping[str, str] = {
 }
 
 SPECIAL_FORMS: Mapping[str, tuple[str, str]] = {
-    "has": ("has(value)", "Whether a value is there."),
+    "has": ("has(value)", "True if a value is present."),
     "curve": ("curve(x, x0 -> y0, x1 -> y1, …)", "A line through points, flat outside of them."),
-    "count": ("count(pods, on: node)", "How many pods are selected: on the candidate node, `within:` its domain, or in the cluster."),
+    "count": ("count(pods, on: node)", "The number of selected pods: on the candidate node, `within:` its domain, or in the cluster."),
     "sum": ("sum(pods, value, on: node)", "The sum of a value over the selected pods; 0 where there are none."),
     "avg": ("avg(pods, value, on: node)", "The mean of a value over the selected pods; missing where there are none."),
     "min": ("min(pods, value, on: node)", "The smallest value among the selected pods; missing where there are none."),

@@ -328,7 +328,7 @@ FRAGMENTATION = (
         result=always(Kind.NUMBER, shape=Shape.NODE),
         own_shape=True,
         doc=(
-            "How many thousandths of the node's free devices the requests of a workload cannot use, on average; 1000 is one device "
+            "The thousandths of the node's free devices that the requests of a workload cannot use, on average; 1000 is one device "
             "(Weng et al., USENIX ATC'23)."
         ),
         example="fragmentation(typical)",

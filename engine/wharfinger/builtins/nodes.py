@@ -177,7 +177,7 @@ TAINTS = (
         name="tolerates",
         parameters=(_POD, text("taint", literal=True, validate=taint_fault)),
         result=always(Kind.BOOL),
-        doc='Whether a toleration of the pod tolerates the taint, written as kubectl does: `"key=value:Effect"` or `"key:Effect"`.',
+        doc='True if a toleration of the pod tolerates the taint, written as kubectl does: `"key=value:Effect"` or `"key:Effect"`.',
         example='tolerates(pod, "dedicated=gpu:NoSchedule")',
         scalar=tolerates,
         vector=tolerates,
@@ -186,7 +186,7 @@ TAINTS = (
         name="taints",
         parameters=(_NODE, _EFFECT),
         result=always(Kind.COUNT, shape=Shape.NODE),
-        doc="How many taints of that effect the node has; of any effect when none is named.",
+        doc="The number of taints of that effect that the node has; of any effect if none is named.",
         example='taints(node, "PreferNoSchedule") == 0',
         scalar=_taints,
         vector=_taints_kernel,
@@ -199,7 +199,7 @@ TAINTS = (
         name="untolerated_taints",
         parameters=(_POD, _NODE, _EFFECT),
         result=always(Kind.COUNT, shape=Shape.NODE),
-        doc="How many taints of that effect the node has that no toleration of the pod tolerates; of any effect when none is named.",
+        doc="The number of taints of that effect that no toleration of the pod tolerates; of any effect if none is named.",
         example='untolerated_taints(pod, node, effect: "PreferNoSchedule") == 0',
         scalar=_untolerated_taints,
         vector=_untolerated_taints_kernel,
@@ -212,7 +212,7 @@ TAINTS = (
         name="has_taint",
         parameters=(_NODE, text("taint", literal=True, validate=pattern_fault)),
         result=always(Kind.BOOL, shape=Shape.NODE),
-        doc='Whether the node has such a taint: `"key=value:Effect"`, or less of it, `"key:Effect"`, `"key=value"` or `"key"`; '
+        doc='True if the node has such a taint: `"key=value:Effect"`, or less of it, `"key:Effect"`, `"key=value"` or `"key"`; '
         "what is left out may be anything.",
         example='has_taint(node, "dedicated=gpu:NoSchedule")',
         scalar=_has_taint,
@@ -257,7 +257,7 @@ IMAGES = (
         name="image_bytes_present",
         parameters=(),
         result=always(Kind.MEMORY, shape=Shape.NODE),
-        doc="How many bytes of the pod's images the node has already, of the first 50; an image that two containers share counts for each.",
+        doc="The bytes of the pod's images that the node has already, of the first 50; an image that two containers share counts for each.",
         example="image_bytes_present() >= 500Mi",
         scalar=_image_bytes,
         vector=_image_bytes_kernel,
@@ -286,7 +286,7 @@ AFFINITY = (
         name="node_affinity_matches",
         parameters=(_POD,),
         result=always(Kind.BOOL, shape=Shape.NODE),
-        doc="Whether the node satisfies the pod's `nodeSelector` and required node affinity, as the NodeAffinity plugin; true for a pod "
+        doc="True if the node satisfies the pod's `nodeSelector` and required node affinity, as the NodeAffinity plugin; true for a pod "
         "without them.",
         example="node_affinity_matches(pod)",
         scalar=_matches,

@@ -243,7 +243,7 @@ STRINGS = (
         name="starts_with",
         parameters=(text("text"), text("prefix")),
         result=always(Kind.BOOL),
-        doc="Whether `text` begins with `prefix`.",
+        doc="True if `text` begins with `prefix`.",
         example='starts_with(node.name, "gpu-")',
         scalar=str.startswith,
         vector=Kernel(str.startswith, bool),
@@ -252,7 +252,7 @@ STRINGS = (
         name="ends_with",
         parameters=(text("text"), text("suffix")),
         result=always(Kind.BOOL),
-        doc="Whether `text` ends with `suffix`.",
+        doc="True if `text` ends with `suffix`.",
         example='ends_with(pod.namespace, "-prod")',
         scalar=str.endswith,
         vector=Kernel(str.endswith, bool),
@@ -261,7 +261,7 @@ STRINGS = (
         name="contains",
         parameters=(text("text"), text("part")),
         result=always(Kind.BOOL),
-        doc="Whether `part` occurs in `text`.",
+        doc="True if `part` occurs in `text`.",
         example='contains(node.name, "spot")',
         scalar=_contains,
         vector=Kernel(_contains, bool),
@@ -288,8 +288,8 @@ STRINGS = (
         name="matches_regex",
         parameters=(text("text"), text("pattern", literal=True, validate=regex_fault, steps=regex_steps)),
         result=always(Kind.BOOL),
-        doc="Whether the RE2 regular expression `pattern` matches somewhere in `text`; write `^…$` to match all of it. Nothing matches a "
-        f"text with more than {MAX_REGEX_WORK:,} characters times instructions of RE2 (about the characters of the expression, with "
+        doc="True if the RE2 regular expression `pattern` matches somewhere in `text`; write `^…$` to match all of it. No pattern matches "
+        f"a text with more than {MAX_REGEX_WORK:,} characters times instructions of RE2 (about the characters of the expression, with "
         "repetitions written out). Names and labels are never that long, annotations may be.",
         example='matches_regex(node.name, "^rack-[0-9]+-")',
         scalar=_matches_regex,
@@ -389,7 +389,7 @@ VERSIONS = (
         name="version_at_least",
         parameters=(text("version"), text("minimum", literal=True, validate=version_fault)),
         result=always(Kind.BOOL, optional=True),
-        doc="Whether `version` is `minimum` or newer (Semantic Versioning); missing where it is not a version.",
+        doc="True if `version` is `minimum` or newer (Semantic Versioning); missing if it is not a version.",
         example='version_at_least(node.labels["driver"], "535.104") ?? false',
         scalar=_at_least,
         vector=Kernel(_at_least, bool),
@@ -482,8 +482,8 @@ HASHES = (
         name="hash",
         parameters=(text("text"),),
         result=always(Kind.PERCENT),
-        doc="A percentage from 0% to just below 100% that `text` always has, on every machine, and by which texts are spread evenly: the "
-        "first 13 hexadecimal digits of its SHA-256, divided by 16^13.",
+        doc="A percentage from 0% to just below 100%, the same for `text` on every machine. Different texts are spread evenly. It is the "
+        "first 13 hexadecimal digits of the SHA-256 of `text`, divided by 16^13.",
         example="hash(pod.owner_name ?? pod.name) < 10%",
         scalar=hash_of,
         vector=Kernel(hash_of, float),

@@ -87,7 +87,7 @@ TIMES = (
         name="age",
         parameters=(Parameter(name="time", kinds=frozenset({Kind.TIME})),),
         result=always(Kind.DURATION),
-        doc="How long before the snapshot's own time that time was (negative when it is later).",
+        doc="The time from that moment to the snapshot's own time; negative if the moment is later.",
         example="age(node.created) >= 1h",
         scalar=_age,
         vector=_age_kernel,
@@ -101,7 +101,7 @@ TIMES = (
         name="time_of_day",
         parameters=(_TZ,),
         result=always(Kind.DURATION, shape=Shape.POD),
-        doc="What a clock in the time zone shows at the snapshot's own time, as the time since 0:00: 8h is eight in the morning, also on a "
+        doc="The time that a clock in the time zone shows at the snapshot's own time, since 0:00: 8h is eight in the morning, also on a "
         "day when the clocks change.",
         example='time_of_day(tz: "Europe/Berlin") >= 8h',
         scalar=_time_of_day,

@@ -198,12 +198,12 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 _LABELS = Field(form=Form.TEXT, many=Many.BY_KEY, doc="Labels.")
 _ANNOTATIONS = Field(form=Form.TEXT, many=Many.BY_KEY, doc="Annotations.")
-_AGE = Field(form=Form.DURATION, doc="How long ago it was created.")
+_AGE = Field(form=Form.DURATION, doc="The time since its creation.")
 
 DEVICE_FIELDS: Mapping[str, Field] = {
     "driver": Field(form=Form.TEXT, doc="The driver; default: `gpu.example.com`."),
     "name": Field(form=Form.TEXT, doc="The name in its pool, which is the node; default: `gpu-0`, `gpu-1`, …."),
-    "count": Field(form=Form.WHOLE, doc="How many devices like this there are; then numbers follow the name."),
+    "count": Field(form=Form.WHOLE, doc="The number of such devices; if it is given, numbers follow the name."),
     "attributes": Field(form=Form.ATTRIBUTE, many=Many.BY_KEY, doc="Attributes."),
     "versions": Field(form=Form.TEXT, many=Many.BY_KEY, doc="Attributes that are versions."),
     "capacity": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Capacities."),
@@ -213,13 +213,13 @@ NODE_FIELDS: Mapping[str, Field] = {
     "cpu": Field(form=Form.AMOUNT, doc="Allocatable CPU; default: 8."),
     "memory": Field(form=Form.AMOUNT, doc="Allocatable memory; default: 32Gi."),
     "ephemeral_storage": Field(form=Form.AMOUNT, doc="Allocatable local storage."),
-    "pods": Field(form=Form.WHOLE, doc="How many pods the node takes; default: 110."),
+    "pods": Field(form=Form.WHOLE, doc="The number of pods that the node takes; default: 110."),
     "resources": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Allocatable extended resources."),
     "capacity": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Capacity, where it differs from what is allocatable."),
     "labels": _LABELS,
     "annotations": _ANNOTATIONS,
     "taints": Field(form=Form.TAINT, many=Many.LIST, doc="Taints, as kubectl writes them."),
-    "unschedulable": Field(form=Form.TRUTH, doc="Whether the node is cordoned."),
+    "unschedulable": Field(form=Form.TRUTH, doc="True if the node is cordoned."),
     "conditions": Field(form=Form.TEXT, many=Many.BY_KEY, doc="Statuses of conditions.", choices=frozenset({"True", "False", "Unknown"})),
     "images": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Images that the node has, with their sizes."),
     "devices": Field(form=Form.TEXT, many=Many.DEVICES, doc="Devices, as a driver publishes them in a ResourceSlice."),
@@ -246,7 +246,7 @@ POD_FIELDS: Mapping[str, Field] = {
     "tolerations": Field(form=Form.TEXT, many=Many.LIST, doc="Taints that the pod tolerates: `key=value:Effect`, `key:Effect` or `key`."),
     "host_ports": Field(form=Form.WHOLE, many=Many.LIST, doc="TCP ports of the node that the pod uses."),
     "images": Field(form=Form.TEXT, many=Many.LIST, doc="Images, one container each."),
-    "devices": Field(form=Form.WHOLE, many=Many.BY_KEY, doc="How many devices of each driver a claim of the pod requests."),
+    "devices": Field(form=Form.WHOLE, many=Many.BY_KEY, doc="The number of devices of each driver that a claim of the pod requests."),
     "holds": Field(form=Form.TEXT, many=Many.LIST, doc="Names of the devices that a running pod has; default: the first free ones."),
     "scheduler_name": Field(form=Form.TEXT, doc="The scheduler name of the pod."),
     "service_account": Field(form=Form.TEXT, doc="The pod's service account."),

@@ -56,9 +56,9 @@ def _annotation(annotations: Mapping[str, str], key: str) -> str | None:
 def _requests() -> list[Attribute]:
     rows = []
     for resource, name, kind in _NATIVE:
-        doc = f"How much {resource} the pod requests, counted as Kubernetes does (init containers, sidecars, overhead); 0 when none."
+        doc = f"The {resource} that the pod requests, counted as Kubernetes does (init containers, sidecars, overhead); 0 if none."
         rows.append(_pod_row(f"requests.{name}", kind, doc, _requested(resource), low=0.0))
-        doc = f"How much {resource} the pod may use; absent when one of its containers has no limit."
+        doc = f"The {resource} that the pod may use; absent if one of its containers has no limit."
         rows.append(_pod_row(f"limits.{name}", kind, doc, _limit(resource), optional=True, low=0.0))
     return rows
 
@@ -153,7 +153,7 @@ COMMON: Final = (
         _labels(lambda pod: pod.object.spec.node_selector),
         keyed=True,
     ),
-    _pod_row("host_network", Kind.BOOL, "Whether the pod uses the node's network.", lambda pod: pod.object.spec.host_network),
+    _pod_row("host_network", Kind.BOOL, "True if the pod uses the node's network.", lambda pod: pod.object.spec.host_network),
     _pod_row(
         "images",
         Kind.SET,
@@ -175,7 +175,7 @@ GROUP_ATTRIBUTES: Final = (
     _pod_row(
         "group.size",
         Kind.COUNT,
-        "How many members of the pod's group are known, placed or not; at least the placed ones and the pod itself.",
+        "The number of known members of the pod's group, placed or not; at least the placed ones and the pod itself.",
         lambda group: group.size,
         optional=True,
         by_group=True,
@@ -185,7 +185,7 @@ GROUP_ATTRIBUTES: Final = (
     _pod_row(
         "group.min",
         Kind.COUNT,
-        "How many members of the pod's group are placed at once: of its PodGroup, or else `min_count` of the policy; 0 without both.",
+        "The number of members of the pod's group that are placed at once: of its PodGroup, else the policy's `min_count`; 0 without both.",
         lambda group: group.least,
         optional=True,
         by_group=True,
@@ -195,7 +195,7 @@ GROUP_ATTRIBUTES: Final = (
     _pod_row(
         "group.placed",
         Kind.COUNT,
-        "How many members of the pod's group have a node: `count(group)`.",
+        "The number of members of the pod's group that have a node: `count(group)`.",
         lambda group: None,  # noqa: ARG005 — the checker counts them, because only a policy defines the groups of its `group by`
         optional=True,
         by_group=True,
@@ -206,7 +206,7 @@ GROUP_ATTRIBUTES: Final = (
 
 PLACED: Final = (
     _pod_row("node_name", Kind.STRING, "The node the pod is on.", lambda pod: pod.node_name, identity=True),
-    _pod_row("terminating", Kind.BOOL, "Whether the pod is being deleted.", lambda pod: pod.terminating),
+    _pod_row("terminating", Kind.BOOL, "True if the pod is being deleted.", lambda pod: pod.terminating),
     _pod_row(
         "started",
         Kind.TIME,
@@ -269,7 +269,7 @@ DEVICES: Final = (
     ),
     *(
         row
-        for table, what in (("capacity", "A capacity of the device"), ("free", "What is left of a capacity of the device"))
+        for table, what in (("capacity", "A capacity of the device"), ("free", "The free part of a capacity of the device"))
         for row in (
             _device_row(
                 f"{table}.memory",
@@ -291,7 +291,7 @@ DEVICES: Final = (
     _device_row(
         "free_share",
         Kind.PERCENT,
-        "How much of the device is free: what is left of a shared one, else 100% or 0%; of whole counts, the first ones count as taken.",
+        "The free part of the device: the rest of a shared one, else 100% or 0%; of whole counts, the first ones count as taken.",
         lambda device: device.thousandths / WHOLE,
         low=0.0,
         high=1.0,
@@ -299,11 +299,11 @@ DEVICES: Final = (
     _device_row(
         "taken",
         Kind.BOOL,
-        "Whether a pod has the device or a part of it; absent where only counts are known.",
+        "True if a pod has the device or a part of it; absent if only counts are known.",
         lambda device: device.taken,
         optional=True,
     ),
-    _device_row("tainted", Kind.BOOL, "Whether the device has a taint that keeps pods away.", lambda device: bool(device.taints)),
+    _device_row("tainted", Kind.BOOL, "True if the device has a taint that keeps pods away.", lambda device: bool(device.taints)),
 )
 
 
@@ -369,7 +369,7 @@ FACTS: Final = (
     _node_row(
         "unschedulable",
         Kind.BOOL,
-        "Whether the node is cordoned.",
+        "True if the node is cordoned.",
         lambda node: node.object.spec.unschedulable,
         lambda snapshot, rows: (snapshot.unschedulable[rows], None),
     ),
@@ -492,7 +492,7 @@ USAGE: Final = (
     _node_row(
         "free.pods",
         Kind.COUNT,
-        "How many more pods the node takes.",
+        "The number of further pods that the node takes.",
         lambda node: node.allocatable.get("pods", 0) - len(node.pods),
         _numbers(lambda snapshot: snapshot.allowed_pods - snapshot.pod_count),
         volatility=Volatility.ROW,
@@ -500,7 +500,7 @@ USAGE: Final = (
     _node_row(
         "pod_count",
         Kind.COUNT,
-        "How many pods are on the node.",
+        "The number of pods on the node.",
         lambda node: len(node.pods),
         _numbers(lambda snapshot: snapshot.pod_count),
         low=0.0,

@@ -94,7 +94,7 @@ def test_tests_in_a_test_file_are_checked_with_the_policy():
         ("let x = node.free.cpu", "free", "A group of fields"),
         ('let x = node.labels["a"]', "labels", "string? (may be missing)"),
         ("let x = ratio(node.free.cpu, 1cpu)", "ratio", "missing where `whole` is 0"),
-        ("let x = count(pods, on: node)", "count", "How many pods are selected"),
+        ("let x = count(pods, on: node)", "count", "The number of selected pods"),
         ("let x = 16Gi", "16Gi", "17,179,869,184 bytes"),
         ("# How full\n# a node is.\nlet full = 3\nscore s = full", "full = 3", "How full a node is."),
         ("param keep: percent = 10% range 0%..50%\nscore s = 100 * keep", "keep: ", "0% to 50%"),
