@@ -9,7 +9,7 @@ decision.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -134,7 +134,7 @@ class Decision(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def totals(self) -> tuple[float, ...]:
         """The chosen node's total in each tier; empty when unschedulable."""
-        return () if self.row is None else self._totals(self.row)
+        return () if self.row is None else self._totals([self.row])[0]
 
     @property
     def plugin_points(self) -> Columns:
@@ -156,16 +156,25 @@ class Decision(Struct, frozen=True, kw_only=True, eq=False):
 
     def ranking(self, limit: int) -> tuple[Ranked, ...]:
         """At most `limit` feasible nodes, best first; the chosen one is first, other equal nodes are sorted by name."""
-        if self.row is None:
-            return ()
-        scoring = self._current().scoring
-        rows = np.flatnonzero(self.evaluation.filtering.feasible)
+        rows = self.ranked_rows(limit)
         names = self.snapshot.names
-        keys = [tier.key(ALL) for tier in scoring.tiers]
-        threshold = np.partition(keys[0][rows], -min(limit, len(rows)))[-min(limit, len(rows))]
-        rows = rows[keys[0][rows] >= threshold]
-        ordered = sorted(rows.tolist(), key=lambda row: ([-key[row] for key in keys], row != self.row, names[row]))
-        return tuple(Ranked(node=names[row], totals=self._totals(row)) for row in ordered[:limit])
+        return tuple(Ranked(node=names[row], totals=totals) for row, totals in zip(rows, self._totals(rows), strict=True))
+
+    def ranked_rows(self, limit: int) -> list[int]:
+        """The rows of `ranking`."""
+        if self.row is None:
+            return []
+        tiers = self._current().scoring.tiers
+        rows = np.flatnonzero(self.evaluation.filtering.feasible)
+        keys = [tier.key(ALL) for tier in tiers]
+        first = keys[0][rows]
+        most = min(limit, len(rows))
+        rows = rows[first >= np.partition(first, -most)[-most]]
+        names = self.snapshot.names
+        listed = rows.tolist()
+        by_key = [(-key[rows]).tolist() for key in keys]
+        ordered = sorted(zip(*by_key, (rows != self.row).tolist(), [names[row] for row in listed], listed, strict=True))
+        return [row for *_, row in ordered[:limit]]
 
     @property
     def equal_nodes(self) -> tuple[str, ...]:
@@ -216,9 +225,11 @@ class Decision(Struct, frozen=True, kw_only=True, eq=False):
             raise UnknownObject(f"there is no node {node}")
         return row
 
-    def _totals(self, row: int) -> tuple[float, ...]:
-        rows = np.array([row], np.intp)
-        return tuple(tier.total_of(rows).item() for tier in self._current().scoring.tiers)
+    def _totals(self, rows: Sequence[int]) -> list[tuple[float, ...]]:
+        """The totals by tier of each row."""
+        index = np.array(rows, np.intp)
+        by_tier = [tier.total_of(index).tolist() for tier in self._current().scoring.tiers]
+        return list(zip(*by_tier, strict=True))
 
     def _current(self) -> Evaluation:
         if self.evaluation.version != self.version:

@@ -5,7 +5,7 @@ Container images have an index from image name to rows instead of columns: Image
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wharfinger.model import objects
 from wharfinger.model.columns import arrays, domains, resource_table
-from wharfinger.model.objects.node_view import amounts, conditions, image_sizes
+from wharfinger.model.objects.node_view import ALL_PARTS, NodePart, amounts, conditions, image_sizes
 
 MAX_NAMES: Final = 4096  # names of images indexed at a time
 MAX_IMAGES: Final = 50
@@ -211,26 +211,33 @@ class NodeTable:
         self.objects.append(node)
         self.name_hashes.array[row] = stable_hash(name)
         self.name_codes.array[row] = self.strings.code(name)
-        self._set(row, node, offer, capacity)
+        self.resources.set_amounts(row, offer, capacity)
+        self._set(row, node, ALL_PARTS)
         self.topologies.added(row)
         return row
 
-    def update(self, node: objects.Node) -> int:
-        """Apply the new object of a node; returns its row."""
-        offer, capacity = amounts(node.status.allocatable), amounts(node.status.capacity)
+    def update(self, node: objects.Node, changed: Container[NodePart] = ALL_PARTS) -> int:
+        """Apply the new object of a node, in which only some parts have changed; returns its row. Raises what `add` raises."""
         row = self.row_of[node.metadata.name]
+        if NodePart.ALLOCATABLE in changed:
+            self.resources.set_amounts(row, amounts(node.status.allocatable), amounts(node.status.capacity))
         self.objects[row] = node
-        self._set(row, node, offer, capacity)
-        self.topologies.changed(row)
+        self._set(row, node, changed)
+        if NodePart.LABEL in changed:
+            self.topologies.changed(row)
         return row
 
-    def _set(self, row: int, node: objects.Node, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
-        self.resources.set_amounts(row, allocatable, capacity)
-        for made_of_objects in self._made_of_objects:
-            made_of_objects.set_row(row, node)
-        self.unschedulable.array[row] = node.spec.unschedulable
-        self.images.set_row(row, image_sizes(node))
-        self.taint_set.array[row] = self._taint_set(node.spec.taints)
+    def _set(self, row: int, node: objects.Node, changed: Container[NodePart]) -> None:
+        """Set what is read of the changed parts, but for the amounts."""
+        for part, keyed in ((NodePart.LABEL, self.labels), (NodePart.ANNOTATION, self.annotations), (NodePart.CONDITION, self.conditions)):
+            if part in changed:
+                keyed.set_row(row, node)
+        if NodePart.TAINT in changed:
+            self.unschedulable.array[row] = node.spec.unschedulable
+            self.taint_set.array[row] = self._taint_set(node.spec.taints)
+        if NodePart.OTHER in changed:
+            self.images.set_row(row, image_sizes(node))
+        self.facts.set_row(row, node)
 
     def _taint_set(self, taints: tuple[objects.Taint, ...]) -> int:
         code = self.taint_sets.get(taints)

@@ -58,6 +58,8 @@ class NodePart(Enum):
     OTHER = "other"
 
 
+ALL_PARTS: Final = frozenset(NodePart)
+
 _NAMED: Final = ("spec.unschedulable", "spec.taints", "status.allocatable", "status.capacity", "status.conditions")
 _OTHER: Final = [
     "metadata.uid",

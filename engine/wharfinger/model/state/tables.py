@@ -26,7 +26,7 @@ from wharfinger.model.devices.device import DeviceSource
 from wharfinger.model.devices.device_table import DeviceTable
 from wharfinger.model.devices.shared_gpus import GpuNames, GpuTable, GpuTables, SharedGpus
 from wharfinger.model.devices.sliced_devices import SlicedDevices
-from wharfinger.model.objects.node_view import changed_parts
+from wharfinger.model.objects.node_view import NodePart, changed_parts
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import ObjectStore
 
@@ -181,15 +181,16 @@ class ClusterTables:
     def update_node(self, node: objects.Node) -> None:
         """Apply a node's new object; a heartbeat is not recorded as a change of its row."""
         row = self.nodes.row_of[node.metadata.name]
-        changed = bool(changed_parts(self.nodes.objects[row], node))
+        changed = changed_parts(self.nodes.objects[row], node)
         if changed:
-            self.nodes.update(node)  # first: a bad quantity must change nothing
+            self.nodes.update(node, changed)  # first: a bad quantity must change nothing
         else:
             self.nodes.objects[row] = node
         self.revision += 1
         self._note_node_times(node)
-        if changed:
+        if NodePart.ALLOCATABLE in changed:
             self.gpus.set_node(row, node, self._pods_on(row))
+        if changed:
             self.node_changes.record(row, self.revision)
             self.nodes.compact()
 

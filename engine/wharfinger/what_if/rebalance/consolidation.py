@@ -40,27 +40,23 @@ MAX_SETS = 20_000
 
 def fullest(decision: Decision, snapshot: Snapshot, acceptable: Mask) -> str | None:
     """The acceptable node, among those that the chain ranks highest, with the least room left after the pod came."""
-    best: tuple[float, str] | None = None
-    for ranked in decision.ranking(LOOKED_AT):
-        row = snapshot.row(ranked.node)
-        if row is not None and acceptable[row]:
-            room = _room_left(snapshot, row, decision.pod)
-            if best is None or (room, ranked.node) < best:
-                best = room, ranked.node
-    return None if best is None else best[1]
+    rows = [row for row in decision.ranked_rows(LOOKED_AT) if acceptable[row]]
+    if not rows:
+        return None
+    return min(zip(_room_left(snapshot, rows, decision.pod), (snapshot.names[row] for row in rows), strict=True))[1]
 
 
-def _room_left(snapshot: Snapshot, row: int, pod: PodView) -> float:
-    """The sum over the node's resources of the fraction that stays free, in hundredths, so that equal nodes are equal."""
-    allocatable = snapshot.allocatable[:, row]
-    free = allocatable - snapshot.requested[:, row]
+def _room_left(snapshot: Snapshot, rows: list[int], pod: PodView) -> list[float]:
+    """The sum over each node's resources of the fraction that stays free, in hundredths, so that equal nodes are equal."""
+    allocatable = snapshot.allocatable[:, rows]
+    free = allocatable - snapshot.requested[:, rows]
     for name, amount in pod.requests.items():
         index = snapshot.resource_index(name)
         if index is not None:
-            free = free.copy()
             free[index] -= amount
-    offered = allocatable > 0
-    return float(round(float((free[offered] / allocatable[offered]).sum()), 2))
+    fractions = np.divide(free, allocatable, out=np.zeros(free.shape), where=allocatable > 0)
+    found: list[float] = np.round(fractions.sum(axis=0), 2).tolist()
+    return found
 
 
 class Consolidation:

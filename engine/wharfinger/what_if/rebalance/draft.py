@@ -224,7 +224,7 @@ def _equal_but_not_acceptable(decision: Decision, snapshot: Snapshot, mask: Mask
 
 def _above(decision: Decision, snapshot: Snapshot, target: str | None, mask: Mask, limit: int) -> Iterator[str]:
     """The best nodes, at most `limit` of them, before the target; without a target those before the first acceptable one."""
-    for ranked in decision.ranking(limit):
-        if ranked.node == target or (target is None and mask[snapshot.row(ranked.node)]):
+    for row in decision.ranked_rows(limit):
+        if snapshot.names[row] == target or (target is None and mask[row]):
             return
-        yield ranked.node
+        yield snapshot.names[row]
