@@ -240,6 +240,7 @@ async def _followed(certificate: ServingCertificate, clock: Clock, log: Log) -> 
             trouble = ""
         except OSError as error:
             if str(error) != trouble:
-                log.warning("admission has no new certificate", error=str(error))
+                served = "the former certificate" if certificate.is_served else "none: connections fail"
+                log.warning("admission has no new certificate", error=str(error), served=served)
             trouble = str(error)
         await clock.sleep(POLL_SECONDS)

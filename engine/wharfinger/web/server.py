@@ -48,6 +48,11 @@ class ServingCertificate:
         self._current = self.context = self._empty()
         self.context.sni_callback = self._choose  # called for every connection: a context that serves could be added to, never emptied
 
+    @property
+    def is_served(self) -> bool:
+        """True once there has been a certificate; a broken one does not replace it."""
+        return bool(self._served)
+
     def reload(self) -> bool:
         """True if another certificate is served from now on. OSError (ssl.SSLError is one) for files that are missing or do not fit."""
         authorities = None if self._client_ca is None else self._client_ca.read_bytes()
@@ -56,9 +61,11 @@ class ServingCertificate:
         if found == self._served:
             return False
         context = self._empty()
-        context.load_cert_chain(self._certificate, self._key, password=_no_password)
+        with _named(f"{self._certificate} with the key {self._key}"):
+            context.load_cert_chain(self._certificate, self._key, password=_no_password)
         if self._client_ca is not None:
-            context.load_verify_locations(self._client_ca)
+            with _named(str(self._client_ca)):
+                context.load_verify_locations(self._client_ca)
         self._current, self._served = context, found
         return True
 
@@ -73,6 +80,16 @@ class ServingCertificate:
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         connection.context = self._current
+
+
+@contextlib.contextmanager
+def _named(files: str) -> Iterator[None]:
+    """Name the files in an error of OpenSSL, which says `PEM lib` for a file that is none."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        expected = "expected PEM, with the key of that certificate and without a password"
+        raise ssl.SSLError(error.errno, f"{files}: {error.reason or 'no such content'}; {expected}") from error
 
 
 def _no_password() -> str:

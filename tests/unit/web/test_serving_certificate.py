@@ -82,6 +82,25 @@ def test_files_that_do_not_fit_leave_what_there_was(files, tmp_path):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("broken", ["tls.crt", "tls.key", "ca.crt"])
+@pytest.mark.parametrize("content", [b"", b"garbage", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_files_with_other_content_are_named_and_leave_what_there_was(files, tmp_path, broken, content):
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(files[0].read_bytes())
+    certificate = ServingCertificate(*map(str, (*files, authority)))
+    assert not certificate.is_served
+    certificate.reload()
+    path = {"tls.crt": files[0], "tls.key": files[1], "ca.crt": authority}[broken]
+    path.write_bytes(content)
+    served = certificate._current
+    with pytest.raises(ssl.SSLError) as raised:
+        certificate.reload()
+    assert str(path) in str(raised.value)
+    assert str(raised.value).endswith("; expected PEM, with the key of that certificate and without a password")
+    assert certificate._current is served
+    assert certificate.is_served
+
+
 def test_an_encrypted_key_is_an_error_and_no_question(files, tmp_path):
     locked = tmp_path / "locked.key"
     subprocess.run(["openssl", "ec", "-in", files[1], "-aes256", "-passout", "pass:word", "-out", locked], check=True, capture_output=True)
