@@ -36,10 +36,10 @@ class OpenConnection:
 
 
 class OpenConnections:
-    """The open connections of a server: `most` at a time."""
+    """The open connections of a server: `limit` at a time."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._waiting: dict[OpenConnection, None] = {}  # the client has to do something; the longest waiting one is first
         self._answering: dict[OpenConnection, None] = {}
         self._by_number: dict[int, OpenConnection] = {}
@@ -52,9 +52,9 @@ class OpenConnections:
         connection = OpenConnection(accepted, address)
         self._waiting[connection] = None
         self._by_number[accepted.fileno()] = connection
-        if len(self) > self._most:
+        if len(self) > self._limit:
             self._forget_closed()
-        if len(self) > self._most:
+        if len(self) > self._limit:
             closed = self._surplus()
             self._remove(closed)
             closed.close()
