@@ -49,7 +49,7 @@ from wharfinger.what_if.rebalance.plan import PlanOptions, Rebalance
 from wharfinger.what_if.supposed_changes import NodesLike
 from wharfinger.what_if.tune import tunables, workloads
 from wharfinger.what_if.tune.objectives import objective
-from wharfinger.what_if.tune.search import DEFAULT_TRIALS, Tuned, tuned
+from wharfinger.what_if.tune.search import DEFAULT_TRIALS, MAX_LOAD, MAX_SEED, MAX_TRIALS, Tuned, tuned
 from wharfinger.what_if.tune.trials import Workload, processes
 from wharfinger.what_if.tune.trials import dask as on_dask
 
@@ -189,7 +189,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     if cluster is None or against is None or scheduler_name is not None:
         raise UsageError("give against= and a cluster to compare on, or log=, and scheduler_name= with log= only")
     waiting = _pods_or_pending(cluster, pods)
-    _refuse_text_as_list(replace=replace, by=by)
+    _refuse_other_than_texts(replace=replace, by=by)
     chains = _chain(against, against_config), _chain(policies, config)
     return comparing.diff(*chains, cluster.state, waiting, replaced=replaced_pods(cluster.state, replace), labels=by)
 
@@ -212,9 +212,9 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     are counted. With `changes`, the result says what one change each would add. Raises UsageError for no pods, and
     for `nodes` without `like`; UnknownObject for a node, or a label of nodes, that does not exist.
     """
-    _refuse_text_as_list(by=by)
-    _at_least(0, nodes=nodes)
-    _at_least(1, most=most)
+    _refuse_other_than_texts(by=by)
+    _counts(0, counting.MAX_NODES, nodes=nodes)
+    _counts(1, counting.MAX_LIMIT, most=most)
     if nodes and like is None:
         raise UsageError("nodes= is the number of nodes; like= is the node to copy")
     extra = NodesLike(model=like, count=nodes or 1) if like is not None else None
@@ -240,7 +240,7 @@ def drain(  # noqa: PLR0913 — the keywords are independent choices
     the beginning. The state is left as it is after the drain. Raises UnknownObject for a node that does not exist; UsageError without any
     node.
     """
-    _refuse_text_as_list(nodes=nodes)
+    _refuse_other_than_texts(nodes=nodes)
     if not nodes:
         raise UsageError("nodes= names no node to drain")
     return draining.drain(
@@ -279,11 +279,14 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
     Raises UsageError for an unknown goal, a namespace without pods, a number out of its range, and a resource that no node offers;
     InvalidObject for a quantity that is none.
     """
-    _refuse_text_as_list(goals=goals, namespaces=namespaces)
+    _refuse_other_than_texts(goals=goals, namespaces=namespaces)
     _at_least(0, cost=cost, min_age=min_age)
-    _at_least(1, most_moves=most_moves, most_cordons=1 if most_cordons is None else most_cordons)
+    _counts(1, most_moves=most_moves, most_cordons=1 if most_cordons is None else most_cordons)
+    _counts(-math.inf, most_priority=most_priority)
     for name in namespaces_without_pods(namespaces, _checked_cluster(cluster).objects.pods):
         raise UsageError(f"namespaces={name}: the cluster has no pod there")
+    if not isinstance(whole, Mapping | None):
+        raise UsageError(f"whole: expected amounts by resource, such as {{'nvidia.com/gpu': '8'}}, not {whole!r}")
     unit = {name: quantity.amount_at(name, str(amount)) for name, amount in (whole or {}).items()}
     _at_least(1, **{f"whole {name}": amount for name, amount in unit.items()})
     plan_options = PlanOptions(
@@ -341,9 +344,14 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
     the program; with `dask`, on the Dask cluster whose scheduler has this address. Raises UsageError for a log that cannot be read, a
     number out of its range, and where there is nothing to search on, or for.
     """
-    _refuse_text_as_list(objectives=objectives, logs=logs, search=search, replace=replace)
-    _at_least(1, trials=trials, jobs=jobs, load=load)
-    _at_least(0, held_out=held_out, seed=seed)
+    _refuse_other_than_texts(objectives=objectives, logs=logs, search=search, replace=replace)
+    _counts(1, MAX_TRIALS, trials=trials)
+    _counts(1, jobs=jobs)
+    _counts(0, MAX_SEED, seed=seed)
+    _at_least(0, held_out=held_out)
+    _at_least(1, load=load)
+    if load > MAX_LOAD:
+        raise UsageError(f"load={load!r}: expected at most {MAX_LOAD}")
     if held_out >= 1 or not objectives:
         raise UsageError(f"held_out={held_out}: expected less than 1" if objectives else "objectives= names nothing to make small")
     clusters = [cluster] if isinstance(cluster, Cluster) else [_checked_cluster(each) for each in cluster]
@@ -362,9 +370,11 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
 
 
 def _chain(policies: Sequence[CompiledPolicy], config: ChainConfig | None = None) -> chain.Chain:
-    """The chain of policies; UsageError for anything but compiled policies."""
+    """The chain of policies and settings; UsageError for anything else."""
     if not isinstance(policies, Sequence) or not all(isinstance(policy, CompiledPolicy) for policy in policies):
         raise UsageError(f"policies: expected what load_policies returns, not {_type_text(policies)}")
+    if not isinstance(config, ChainConfig | None):
+        raise UsageError(f"config: expected what load_config returns, not {_type_text(config)}")
     return chain.assemble(policies, config)
 
 
@@ -375,11 +385,22 @@ def _checked_cluster(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def _refuse_text_as_list(**given: object) -> None:
-    """Raise UsageError for a text in place of a list of texts, because its letters would be used as the list."""
+def _refuse_other_than_texts(**given: object) -> None:
+    """Raises UsageError for anything but lists of texts; a text alone is refused because its letters would be used as the list."""
     for name, value in given.items():
         if isinstance(value, str | Path):
             raise UsageError(f"{name}: expected a list, such as [{str(value)!r}], not {_type_text(value)}")
+        if not isinstance(value, Sequence) or not all(isinstance(each, str | Path) for each in value):
+            raise UsageError(f"{name}: expected a list of texts, not {value!r}")
+
+
+def _counts(least: float, most: float = math.inf, /, **given: int) -> None:
+    """Raises UsageError for anything but whole numbers from `least` to `most`."""
+    for name, value in given.items():
+        if not isinstance(value, int) or not least <= value <= most:
+            upper = "" if math.isinf(most) else f" and at most {most}"
+            lower = "" if math.isinf(least) else f" of at least {least}"
+            raise UsageError(f"{name}={value!r}: expected a whole number{lower}{upper}")
 
 
 def _at_least(least: float, **given: float) -> None:
@@ -401,7 +422,7 @@ def _pods_or_pending(cluster: Cluster, pods: Sequence[Pod] | None) -> Sequence[P
 
 def _views(pods: Sequence[Pod]) -> list[PodView]:
     """The views of pods; UsageError for anything but a list of them."""
-    if isinstance(pods, Mapping | str | PodView | Path):
+    if isinstance(pods, Mapping | str) or not isinstance(pods, Sequence):
         raise UsageError(f"pods: expected a list of pods, not {_type_text(pods)}; load_snapshot(…, pods=[FILE]) reads them from files")
     return [_view(pod) for pod in pods]
 

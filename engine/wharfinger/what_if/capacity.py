@@ -39,6 +39,8 @@ from wharfinger.what_if.room_count import Candidates, Count, Found, FoundGroup, 
 from wharfinger.what_if.supposed_changes import NewNode, NodesLike, SupposedChanges, nodes_like
 
 DEFAULT_LIMIT = 10_000
+MAX_LIMIT = 10_000_000
+MAX_NODES = 100_000
 """The default limit of further pods of a workload."""
 MAX_DECISIONS = 8_000
 """Decisions after which no further change is tried."""

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 DEFAULT_TRIALS = 200
 """The default number of trials."""
+MAX_TRIALS = 100_000
+MAX_SEED = 2**32 - 1
+"""The largest seed that NumPy's generators take."""
+MAX_LOAD = 100
+"""The largest number of pods to place for each one that is given."""
 MAX_CONCURRENT_TRIALS = 16
 """Trials that may run at once."""
 ORIGINAL_TRIAL = -1

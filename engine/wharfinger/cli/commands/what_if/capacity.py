@@ -12,14 +12,24 @@ from wharfinger.cli import options, streams, what_if_input
 from wharfinger.cli.what_if_input import WhatIfFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
-from wharfinger.what_if.capacity import DEFAULT_LIMIT, Capacity, Change, Gain, GroupRoom, LessOf, Room, Share, capacity
+from wharfinger.what_if.capacity import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    MAX_NODES,
+    Capacity,
+    Change,
+    Gain,
+    GroupRoom,
+    LessOf,
+    Room,
+    Share,
+    capacity,
+)
 from wharfinger.what_if.room_count import Stop
 from wharfinger.what_if.supposed_changes import NodesLike
 
 MAX_ROWS = 10
 """Nodes, and reasons, that the table shows."""
-MAX_NODES = 100_000
-MAX_PODS = 10_000_000
 
 
 def table(found: Capacity) -> str:
@@ -188,7 +198,7 @@ def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
         ),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--most", metavar="N", min=1, max=MAX_PODS, help="The maximum number of further pods that are counted.")
+        int, typer.Option("--most", metavar="N", min=1, max=MAX_LIMIT, help="The maximum number of further pods that are counted.")
     ] = DEFAULT_LIMIT,
     output: what_if_input.Output = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if not all of the pods fit.")] = False,

@@ -32,11 +32,6 @@ from wharfinger.what_if.tune.search import Trial, Tuned
 from wharfinger.what_if.tune.trial_chart import objective_text, trial_name
 from wharfinger.what_if.tune.trials import SearchSetup, Workload
 
-MAX_TRIALS = 100_000
-MAX_LOAD = 100
-MAX_SEED = 2**32 - 1
-"""The largest seed that NumPy's generators take."""
-
 
 def table(found: Tuned) -> str:
     """The report as text: the Pareto front, the results on held-out data, and the change of the files."""
@@ -166,10 +161,13 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     ] = None,
     load: Annotated[str, typer.Option("--load", metavar="PERCENT", help="The number of pods to place: 130% adds copies of some.")] = "100%",
     n_trials: Annotated[
-        int, typer.Option("--trials", metavar="N", min=1, max=MAX_TRIALS, help="The number of trials.")
+        int, typer.Option("--trials", metavar="N", min=1, max=search.MAX_TRIALS, help="The number of trials.")
     ] = search.DEFAULT_TRIALS,
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, max=MAX_SEED, help="The seed of the search, of the held-out data, and of --load.")
+        int,
+        typer.Option(
+            "--seed", metavar="N", min=0, max=search.MAX_SEED, help="The seed of the search, of the held-out data, and of --load."
+        ),
     ] = 0,
     jobs: Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes for the trials; default: one per core.")] = None,
     dask: Annotated[
@@ -192,7 +190,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     given = [*own, *(_workload(path, config) for path in on or ())]
     if not given:
         raise UsageError("there is nothing to search on; give a cluster with --snapshot or --live, or decision logs with --on")
-    prepare = partial(workloads.prepared, words=replace or (), load=_share("--load", load, MAX_LOAD))
+    prepare = partial(workloads.prepared, words=replace or (), load=_share("--load", load, search.MAX_LOAD))
     searched, kept = _split(given, held_out or ["50%"], config, prepare, seed)
     for path in (patch, draw):
         if path is not None:
