@@ -47,8 +47,8 @@ OWN_SETTINGS = f"is read from the {PROCESS_KIND} of `wharf run`, and changes not
 _BACKOFFS = ("podInitialBackoffSeconds", "podMaxBackoffSeconds")
 INITIAL_BACKOFF, MAX_BACKOFF = 1, 10
 """Seconds, the defaults of kube-scheduler."""
-BackoffSeconds = Annotated[int, BeforeValidator(chain_settings.number), Field(ge=1, le=9_223_372_036)]
-"""A backoff; the most is the longest duration of Go."""
+BackoffSeconds = Annotated[int, Field(ge=1, le=9_223_372_036), BeforeValidator(chain_settings.number)]
+"""A backoff; the maximum is the longest duration of Go."""
 
 
 def check_backoffs(initial: int, maximum: int) -> None:
