@@ -27,7 +27,7 @@ from starlette.routing import Route
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.model.objects.metadata import micro_time
 from wharfinger.telemetry.recent_decisions import RankedNode, RecentDecision, RecentDecisions
-from wharfinger.web.requests import Answer, guarded, readable_json, refusal, status_of, with_body
+from wharfinger.web.requests import Answer, guarded, readable_json, refusal, status_of, while_connected, with_body
 from wharfinger.what_if import live_evaluation
 from wharfinger.what_if.live_evaluation import MAX_BYTES, EvaluationAnswer, EvaluationRequest
 
@@ -197,8 +197,8 @@ class Evaluations(Struct, frozen=True, kw_only=True):
 def evaluation_routes(evaluations: Evaluations) -> list[Route]:
     """The routes of `/evaluate` and its schema."""
 
-    async def evaluated(_request: Request, body: bytes) -> Response:
-        return await _answer(evaluations.evaluate, body)
+    async def evaluated(request: Request, body: bytes) -> Response:
+        return await while_connected(request, _answer(evaluations.evaluate, body))
 
     async def schema(_request: Request) -> Response:
         return _json(live_evaluation.schema())

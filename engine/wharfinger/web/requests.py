@@ -14,7 +14,7 @@ import asyncio
 import ipaddress
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -155,6 +155,20 @@ class RequestRate:
 
 LEFT = "left"
 """The key in the `state` of a request of an `asyncio.Event` that is set when the client has ended the connection."""
+
+
+async def while_connected(request: Request, answering: Coroutine[Any, Any, Response]) -> Response:
+    """The answer. Its computation ends when the client has ended the connection; nobody reads the refusal that is returned then."""
+    left: asyncio.Event | None = request.scope.get("state", {}).get(LEFT)
+    if left is None:
+        return await answering
+    answer, gone = asyncio.ensure_future(answering), asyncio.ensure_future(left.wait())
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return await answer if answer.done() else refusal("the client has ended the connection", 408)
+    finally:
+        answer.cancel()
+        gone.cancel()
 
 
 class _Waiting(Struct, frozen=True):

@@ -1,11 +1,16 @@
 """`POST /evaluate`: who may ask, in which form, and which errors mean what."""
 
+import asyncio
+
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
 from wharfinger.web import decisions
+from wharfinger.web.app import Checks, Debug, application
 from wharfinger.web.decisions import Evaluations, evaluation_routes
+from wharfinger.web.server import Server
 from wharfinger.what_if.live_evaluation import EvaluatedPod, EvaluationAnswer
 
 ANSWER = EvaluationAnswer(
@@ -86,3 +91,28 @@ def test_long_bodies_are_not_read_to_the_end(monkeypatch):
 def test_the_schema_is_public():
     web = asking(extra_routes=evaluation_routes(Evaluations(evaluate=None)), client=FAR)
     assert {"request", "answer", "$defs"} == web.get("/evaluate/schema").json().keys()
+
+
+def test_an_evaluation_ends_when_its_client_has_gone():
+    """On a real port. It would otherwise take the time of requests whose clients still wait."""
+
+    async def main():
+        begun, ended = asyncio.Event(), asyncio.Event()
+
+        async def evaluate(_request):
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        app = application(Checks(), CollectorRegistry(), Debug(), extra_routes=evaluation_routes(Evaluations(evaluate=evaluate)))
+        async with asyncio.timeout(20), Server(app) as server:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"POST /evaluate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+            await begun.wait()
+            assert not ended.is_set()
+            writer.close()
+            await ended.wait()
+
+    asyncio.run(main())
