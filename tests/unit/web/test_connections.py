@@ -1,9 +1,11 @@
 """A connection without a request costs little, and not for long."""
 
 import asyncio
+import gc
 import select
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
@@ -95,6 +97,35 @@ def test_handshakes_that_do_not_end_are_limited_too(monkeypatch, tmp_path, part)
             writer.write(PARTS[2])
             assert b"200 OK" in await asyncio.wait_for(reader.readuntil(b"ok"), 5)
             writer.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("part", [b"", b"\x16\x03\x01\x02\x00\x01", b"no handshake at all"], ids=["nothing", "half a hello", "other bytes"])
+def test_handshakes_that_fail_leave_nothing_for_the_garbage_collection(tmp_path, part):
+    """Full collections are rare in a running scheduler, and each of these has a buffer of 256 KiB."""
+    certificate, key = signed_by_itself(tmp_path)
+    serving = ServingCertificate(str(certificate), str(key))
+    serving.reload()
+
+    def left():
+        return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
+
+    async def main():
+        async with Server(app(), "127.0.0.1", 0, serving.context) as server:
+            gc.collect()
+            before = left()
+            gc.disable()
+            try:
+                for _ in range(20):
+                    async with connected(server) as (_reader, writer):
+                        writer.write(part)
+                        await asyncio.sleep(0)
+                async with asyncio.timeout(10):
+                    while left() > before:  # noqa: ASYNC110 — it is the number that is awaited
+                        await asyncio.sleep(0.05)
+            finally:
+                gc.enable()
 
     asyncio.run(main())
 
