@@ -41,7 +41,7 @@ def number(value: object) -> object:
 
 MAX_WEIGHT = 1_000_000_000
 """Far above any use; keeps every total exact in a float64."""
-Weight = Annotated[int, BeforeValidator(number), Field(ge=0, le=MAX_WEIGHT)]
+Weight = Annotated[int, Field(ge=0, le=MAX_WEIGHT), BeforeValidator(number)]
 
 
 class ChainConfig(BaseModel):
