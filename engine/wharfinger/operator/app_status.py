@@ -8,6 +8,7 @@ the eviction is requested, so a new leader cannot evict a second pod too early.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -230,15 +231,17 @@ class AppDrift:
         """The pod to evict now, or None."""
         if spec.drift_policy is not DriftPolicy.EVICT or not drift.movable:
             return None
-        last = max(seconds_of(status.get("lastEviction")) or 0.0, self._evicted_at.get(app, 0.0))
-        if self._clock.now() - last < spec.eviction_interval_seconds:
+        since = self._clock.monotonic() - self._evicted_at.get(app, -math.inf)
+        since_written = self._clock.now() - (seconds_of(status.get("lastEviction")) or 0.0)
+        # A time to come is not believed: the clock was put back.
+        if since < spec.eviction_interval_seconds or 0 <= since_written < spec.eviction_interval_seconds:
             return None
         pods = {key_of(pod): pod for pod in self._pods.of(app)}
         return next((pods[key] for key in drift.movable if key in pods), None)
 
     async def evict(self, app: PolicyApp, pod: Any) -> None:
         """Evict the pod, and record an event about the eviction or its refusal. The next attempt comes after the interval."""
-        self._evicted_at[key_of(app)] = self._clock.now()
+        self._evicted_at[key_of(app)] = self._clock.monotonic()
         meta = pod.metadata
         related = Reference(kind="Pod", name=meta.name, namespace=meta.namespace, uid=meta.uid)
         try:

@@ -280,7 +280,8 @@ def _free_after_accept() -> None:
 
 def _clear(frame: FrameType) -> None:
     variables = dict(frame.f_locals)
-    frame.f_locals.clear()  # Python 3.11 keeps this copy of them with the frame
+    if isinstance(frame.f_locals, dict):  # a copy of them, which Python keeps with the frame before 3.13
+        frame.f_locals.clear()
     for value in variables.values():
         if isinstance(value, asyncio.Future) and value.done() and not value.cancelled() and (error := value.exception()) is not None:
             traceback.clear_frames(error.__traceback__)

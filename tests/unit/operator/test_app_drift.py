@@ -39,6 +39,7 @@ def drift_of(*movable):
         ("Evict", "", None, None),
         ("Evict", "ab", NOW - 59, None),
         ("Evict", "ab", NOW - 61, "a"),
+        ("Evict", "ab", NOW + 3600, "a"),  # the clock was put back by an hour
         ("Evict", "z", None, None),
     ],
 )
@@ -49,6 +50,16 @@ def test_one_pod_is_evicted_at_a_time_if_another_node_would_take_it(policy, mova
     found = drift.to_evict("shop/web", spec, drift_of(*movable), {"lastEviction": time_text(last)} if last else {})
 
     assert (found and found.metadata.name) == evicted
+
+
+def test_a_clock_that_is_put_back_does_not_shorten_the_interval():
+    clock = ManualClock(NOW)
+    drift = AppDrift(None, Pods(), SimpleNamespace(evict=AsyncMock()), SimpleNamespace(record_about=lambda *_: None), clock)
+    spec = PolicyAppSpec(image="web:1", drift_policy="Evict", eviction_interval_seconds=60)
+    app = PolicyApp(metadata=ObjectMeta(name="web", namespace="shop", uid="u"))
+    asyncio.run(drift.evict(app, Pods().of("shop/web")[0]))
+    clock.jump(-3600)
+    assert drift.to_evict("shop/web", spec, drift_of("b"), {"lastEviction": time_text(NOW)}) is None
 
 
 def test_an_eviction_has_events_about_the_app_and_the_pod():
