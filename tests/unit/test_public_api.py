@@ -46,8 +46,8 @@ def test_importing_it_imports_neither_numpy_nor_the_language():
 
 # What the functions call otherwise, and the options that are of a command line alone: files, listings, and what changes a cluster.
 KEYWORDS = {
-    "capacity": {},
-    "diff": {"against_param": None, "most": None},  # load_policies takes params
+    "capacity": {"limit": "most"},
+    "diff": {"against_param": None, "limit": None},  # load_policies takes params
     "drain": {"selector": None, "pending": "pods", "delete_emptydir_data": "delete_empty_dir_data"},
     "rebalance": {"goal": "goals", "namespace": "namespaces", "apply": None, "plan": None, "undo_cordons": None, "timeout": None},
     "tune": {"on": "logs", "wanted": "search", "n_trials": "trials", "patch": None, "draw": None},

@@ -28,7 +28,7 @@ import typer
 import typer.core
 import typer.main
 
-from wharfinger import number_text
+from wharfinger import user_input
 from wharfinger.cli import commands, completion, options, streams
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError, printable, printable_lines
 from wharfinger.language.report import render, wording
@@ -127,7 +127,7 @@ class CommandGroup(typer.core.TyperGroup):
 
 
 class Command(typer.core.TyperCommand):
-    """One command of `wharf`. Its numbers are written as `number_text` has them, which is stricter than typer."""
+    """One command of `wharf`. Its numbers are written as `user_input` has them, which is stricter than typer."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -147,13 +147,13 @@ class Command(typer.core.TyperCommand):
             raise
 
 
-_PARSERS: dict[Any, Callable[[str], float | None]] = {int: number_text.whole, float: number_text.decimal}
+_PARSERS: dict[Any, Callable[[str], float | None]] = {int: user_input.whole_number, float: user_input.decimal_number}
 
 
 def _number(process: Callable[[Any, Any], Any], param: Any, parse: Callable[[str], float | None], ctx: Any, value: Any) -> Any:
     """The value of a number's flag; a text that is not a number is refused before typer reads it."""
     if isinstance(value, str) and parse(value) is None:
-        wanted = "a whole number; write digits, such as 5" if parse is number_text.whole else "a number; write one such as 5 or 0.5"
+        wanted = "a whole number; write digits, such as 5" if parse is user_input.whole_number else "a number; write one such as 5 or 0.5"
         raise typer.BadParameter(f"{value!r} is not {wanted}.", ctx=ctx, param=param)
     return process(ctx, value)
 

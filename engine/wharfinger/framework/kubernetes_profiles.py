@@ -19,9 +19,9 @@ from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework import chain_settings, extension
 from wharfinger.framework.chain_settings import MAX_WEIGHT, ChainConfig, exactly
 from wharfinger.framework.registry import DEFAULT_ORDER, Registry, default_registry, no_such_plugin
-from wharfinger.language.files import standard_input
 from wharfinger.model.objects import DEFAULT_SCHEDULER
 from wharfinger.model.reading import decode
+from wharfinger.user_input import standard_input
 
 API_GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{API_GROUP}/v1"

@@ -7,13 +7,11 @@ syntax errors. Files are written by `replacing`: they are complete at any moment
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
-from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -27,16 +25,6 @@ from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
 MAX_BYTES = 256 * 1024
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TEXT_CONTROLS = frozenset("\t\n\r\f")
-
-_taken: WeakSet[object] = WeakSet()
-
-
-def standard_input() -> BinaryIO:
-    """Standard input, for one reader. UsageError for a second one, which would find it empty."""
-    if sys.stdin in _taken:
-        raise UsageError("standard input can be read only once: give all but one of the `-` as files")
-    _taken.add(sys.stdin)
-    return sys.stdin.buffer
 
 
 def read_source(path: Path | str, diagnostics: Diagnostics) -> Source | None:

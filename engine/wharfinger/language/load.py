@@ -32,7 +32,6 @@ from wharfinger.language.files import (
     paired_file,
     read_source,
     read_stream,
-    standard_input,
     with_tests,
 )
 from wharfinger.language.parse.parser import parse
@@ -42,6 +41,7 @@ from wharfinger.language.report.wording import listed
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Catalogue
+from wharfinger.user_input import standard_input
 
 _OF_NAMESPACES = CheckedLibraries(limit=16)
 """The libraries for policies of namespaces: each text is in a set of its own. The name behind `as` is an author's, so few are kept."""

@@ -43,7 +43,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from wharfinger import number_text
+from wharfinger import user_input
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import BuildThread, SystemClock
 from wharfinger.web.requests import SharedAnswers, is_local_request, remote_refusal
@@ -256,7 +256,7 @@ class Profiling:
 
 
 def _seconds(text: str | None) -> float | None:
-    seconds = DEFAULT_PROFILE_SECONDS if text is None else number_text.decimal(text)
+    seconds = DEFAULT_PROFILE_SECONDS if text is None else user_input.decimal_number(text)
     return seconds if seconds is not None and 0 < seconds <= MAX_PROFILE_SECONDS else None
 
 

@@ -34,11 +34,12 @@ def test_sigterm_cancels_the_main_task_and_no_other():
 
 
 def test_the_end_of_the_terminal_interrupts_unless_it_is_ignored():
-    with signals_as_interrupt(), pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGHUP)
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
-        with signals_as_interrupt():  # as under nohup
+        with signals_as_interrupt(), pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGHUP)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+        with signals_as_interrupt():
             os.kill(os.getpid(), signal.SIGHUP)
     finally:
         signal.signal(signal.SIGHUP, before)

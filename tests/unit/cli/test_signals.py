@@ -146,10 +146,16 @@ def test_a_node_that_cannot_be_read_is_reported(wharf, files, server):
     assert "fresh on 3 of 3 nodes" in run.out
 
 
-@pytest.mark.parametrize("slow", ["nan", "-1"])
-def test_slow_is_a_time(wharf, files, server, slow):
+@pytest.mark.parametrize(
+    ("slow", "sentence"),
+    [
+        ("nan", "Invalid value for '--slow': 'nan' is not a number; write one such as 5 or 0.5. Try 'wharf signals --help'."),
+        ("-1", "--slow: expected seconds from 0 on, not -1"),
+    ],
+)
+def test_slow_is_a_time(wharf, files, server, slow, sentence):
     run = check(wharf, files, server, "--slow", slow)
-    assert (run.code, run.err) == (2, f"wharf: --slow: expected seconds from 0 on, not {slow}\n")
+    assert (run.code, run.err) == (2, f"wharf: {sentence}\n")
 
 
 def test_a_refusal_is_an_error_of_its_metric_alone(wharf, files, server):

@@ -22,9 +22,9 @@ import msgspec
 from msgspec import Struct
 
 from wharfinger.errors import UsageError
-from wharfinger.language.files import standard_input
 from wharfinger.model.reading import decode
 from wharfinger.model.reading.decode import NotReadable
+from wharfinger.user_input import standard_input
 
 _BRACKET = ord("[")
 CHUNK = 4 << 20

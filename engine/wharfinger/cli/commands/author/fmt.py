@@ -16,6 +16,7 @@ from wharfinger.language import files, load
 from wharfinger.language import format as formatter
 from wharfinger.language.report import render
 from wharfinger.language.report.diagnostics import Diagnostics, Source
+from wharfinger.user_input import standard_input
 
 
 def wharf_fmt(
@@ -55,7 +56,7 @@ def _format(name: str, diagnostics: Diagnostics, *, check: bool) -> bool:
 
 def _read(name: str, diagnostics: Diagnostics) -> Source | None:
     if name == load.STDIN:
-        return files.read_stream(files.standard_input(), "<stdin>", diagnostics)
+        return files.read_stream(standard_input(), "<stdin>", diagnostics)
     return files.read_source(name, diagnostics)
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from wharfinger import number_text
+from wharfinger import user_input
 from wharfinger.cli import options, streams
 from wharfinger.errors import UsageError
 from wharfinger.language.check.workloads import MAX_REQUESTS
@@ -61,7 +61,7 @@ def wharf_workload(
 
 
 def _fraction(text: str) -> float:
-    number = number_text.decimal(text.removesuffix("%"))
+    number = user_input.decimal_number(text.removesuffix("%"))
     found = None if number is None else number / (100 if text.endswith("%") else 1)
     if found is None or not 0 < found <= 1:
         raise UsageError(f"--share {text}: not a share; write one above 0% and up to 100%")

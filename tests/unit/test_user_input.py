@@ -2,31 +2,31 @@
 
 import pytest
 
-from wharfinger import number_text
+from wharfinger import user_input
 
 BY_PYTHON_ALONE = ["1_0", " 5", "5 ", "+5", "inf", "-inf", "nan", "Infinity", "١", "５", "0x5", "", "five", "5\n", ".5", "5."]
 
 
 @pytest.mark.parametrize(("text", "value"), [("0", 0), ("5", 5), ("-5", -5), ("007", 7), ("9" * 18, 10**18 - 1)])
 def test_whole_numbers(text, value):
-    assert number_text.whole(text) == value
-    assert number_text.decimal(text) == float(value)
+    assert user_input.whole_number(text) == value
+    assert user_input.decimal_number(text) == float(value)
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("0.5", 0.5), ("-0.5", -0.5), ("1e-3", 0.001), ("2.5E+2", 250.0), ("9" * 300, float("9" * 300))]
 )
 def test_numbers(text, value):
-    assert number_text.decimal(text) == value
-    assert number_text.whole(text) is None
+    assert user_input.decimal_number(text) == value
+    assert user_input.whole_number(text) is None
 
 
 @pytest.mark.parametrize("text", BY_PYTHON_ALONE)
 def test_other_texts_are_no_numbers(text):
-    assert number_text.whole(text) is None
-    assert number_text.decimal(text) is None
+    assert user_input.whole_number(text) is None
+    assert user_input.decimal_number(text) is None
 
 
 @pytest.mark.parametrize("text", ["1e309", "9" * 310])
 def test_numbers_that_float64_does_not_have(text):
-    assert number_text.decimal(text) is None
+    assert user_input.decimal_number(text) is None
