@@ -275,7 +275,11 @@ def test_a_replacement_that_no_scheduler_places_stops_it(control_plane, nodes):
 def test_an_interrupt_opens_the_nodes_and_a_second_run_ends_the_work(control_plane, spread_out, number):
     api = control_plane.api
     left = first_eviction(api)
-    running = rebalance(control_plane, "--apply", "--pods-of", NAME)
+    before = signal.signal(number, signal.SIG_DFL)  # the tests may run where it is ignored, as under nohup
+    try:
+        running = rebalance(control_plane, "--apply", "--pods-of", NAME)
+    finally:
+        signal.signal(number, before)
     eventually(left)
     running.send_signal(number)
     code, out, err = ended(running)
