@@ -386,7 +386,7 @@ def _checked_cluster(cluster: Cluster) -> Cluster:
 
 
 def _refuse_other_than_texts(**given: object) -> None:
-    """Raises UsageError for anything but lists of texts; a text alone is refused because its letters would be used as the list."""
+    """Raise UsageError for anything but lists of texts; a text alone is refused because its letters would be used as the list."""
     for name, value in given.items():
         if isinstance(value, str | Path):
             raise UsageError(f"{name}: expected a list, such as [{str(value)!r}], not {_type_text(value)}")
@@ -395,7 +395,7 @@ def _refuse_other_than_texts(**given: object) -> None:
 
 
 def _counts(least: float, most: float = math.inf, /, **given: int) -> None:
-    """Raises UsageError for anything but whole numbers from `least` to `most`."""
+    """Raise UsageError for anything but whole numbers from `least` to `most`."""
     for name, value in given.items():
         if not isinstance(value, int) or not least <= value <= most:
             upper = "" if math.isinf(most) else f" and at most {most}"

@@ -46,7 +46,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from wharfinger import user_input
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import BuildThread, SystemClock
-from wharfinger.web.requests import SharedAnswers, is_local_request, remote_refusal
+from wharfinger.web.requests import SharedAnswers, disconnected, is_local_request, remote_refusal
 from wharfinger.web.server import STOPPING
 
 Check = Callable[[], "str | Awaitable[str | None] | None"]
@@ -278,7 +278,7 @@ async def _profiled(seconds: float, request: Request) -> str:
 async def _left_or_stopping(request: Request) -> None:
     """Wait until the client disconnects or the server stops."""
     stopping: asyncio.Event | None = request.scope.get("state", {}).get(STOPPING)
-    waits = [asyncio.ensure_future(_disconnected(request))]
+    waits = [asyncio.ensure_future(disconnected(request.receive))]
     if stopping is not None:
         waits.append(asyncio.ensure_future(stopping.wait()))  # type: ignore[arg-type]  # what it returns does not matter
     try:
@@ -286,12 +286,6 @@ async def _left_or_stopping(request: Request) -> None:
     finally:
         for wait in waits:
             wait.cancel()
-
-
-async def _disconnected(request: Request) -> None:
-    """Wait until the client disconnects."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 CacheReport = Callable[[], Awaitable[Mapping[str, Any]]]

@@ -65,12 +65,14 @@ class OpenConnections:
 
     def wait_for(self, connection: OpenConnection) -> None:
         """Note that the client has to do something."""
-        if self._answering.pop(connection, self) is None:
+        if connection in self._answering:
+            del self._answering[connection]
             self._waiting[connection] = None
 
     def answer(self, connection: OpenConnection) -> None:
         """Note that the server has to do something."""
-        if self._waiting.pop(connection, self) is None:
+        if connection in self._waiting:
+            del self._waiting[connection]
             self._answering[connection] = None
 
     def _surplus(self) -> OpenConnection:

@@ -88,6 +88,23 @@ async def _body_of(request: Request, limit: int) -> bytes | None:
     return bytes(body)
 
 
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client disconnects."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def while_connected(request: Request, answering: Coroutine[Any, Any, Response]) -> Response:
+    """The answer to a request whose body was read. Its computation ends when the client disconnects; nobody reads the refusal then."""
+    answer, gone = asyncio.ensure_future(answering), asyncio.ensure_future(disconnected(request.receive))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return await answer if answer.done() else refusal("the client has ended the connection", 408)
+    finally:
+        answer.cancel()
+        gone.cancel()
+
+
 def guarded(answer: Answer, setting: str) -> Answer:
     """The same answer for clients on this machine, for others a refusal that names the setting."""
 
@@ -155,20 +172,6 @@ class RequestRate:
 
 LEFT = "left"
 """The key in the `state` of a request of an `asyncio.Event` that is set when the client has ended the connection."""
-
-
-async def while_connected(request: Request, answering: Coroutine[Any, Any, Response]) -> Response:
-    """The answer. Its computation ends when the client has ended the connection; nobody reads the refusal that is returned then."""
-    left: asyncio.Event | None = request.scope.get("state", {}).get(LEFT)
-    if left is None:
-        return await answering
-    answer, gone = asyncio.ensure_future(answering), asyncio.ensure_future(left.wait())
-    try:
-        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        return await answer if answer.done() else refusal("the client has ended the connection", 408)
-    finally:
-        answer.cancel()
-        gone.cancel()
 
 
 class _Waiting(Struct, frozen=True):

@@ -216,7 +216,7 @@ class NodeTable:
         self.topologies.added(row)
         return row
 
-    def update(self, node: objects.Node, changed: Container[NodePart] = ALL_PARTS) -> int:
+    def update(self, node: objects.Node, changed: Container[NodePart]) -> int:
         """Apply the new object of a node, in which only some parts have changed; returns its row. Raises what `add` raises."""
         row = self.row_of[node.metadata.name]
         if NodePart.ALLOCATABLE in changed:

@@ -35,7 +35,7 @@ from wharfinger.model.reading import decode, yaml_text
 from wharfinger.web import page_files
 from wharfinger.web.decisions import RESULTS
 from wharfinger.web.page_files import HEADERS
-from wharfinger.web.requests import Answer, with_body
+from wharfinger.web.requests import Answer, disconnected, with_body
 from wharfinger.web.ui.page_content import Channel, PageContent, PodQuery, message
 
 INTERVAL = 1.0
@@ -244,7 +244,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 — as every ASGI application
         """Send until the stream has ended. For a watcher that reads nothing, that is when the server closes the connection."""
         sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(_disconnected(receive))
+        leaving = asyncio.ensure_future(disconnected(receive))
         disconnecting = asyncio.ensure_future(self._watcher.ended())
         work = {sending, leaving, disconnecting}
         try:
@@ -265,12 +265,6 @@ class EventStream(Response):
         while content := await self._watcher.next():
             await send({"type": "http.response.body", "body": content, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _disconnected(receive: Receive) -> None:
-    """Wait until the client disconnects."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class LivePage(Struct, frozen=True, kw_only=True):
