@@ -182,7 +182,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     unless there is either a cluster or a log; BrokenLog where a log cannot be read on.
     """
     if log is not None:
-        if cluster is not None or pods is not None or replace or config is not None or against_config is not None:
+        if cluster is not None or pods is not None or replace or by or config is not None or against_config is not None:
             raise UsageError("log= has its own cluster, pods and settings")
         before = None if against is None else others(lambda _chain: against, scheduler_name)
         return log_diff(log, others(lambda _chain: policies, scheduler_name), before)
@@ -352,6 +352,8 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
     _at_least(1, load=load)
     if load > MAX_LOAD:
         raise UsageError(f"load={load!r}: expected at most {MAX_LOAD}")
+    if dask is not None and jobs != 1:
+        raise UsageError("jobs= is for this machine; with dask= the cluster has as many processes as it has")
     if held_out >= 1 or not objectives:
         raise UsageError(f"held_out={held_out}: expected less than 1" if objectives else "objectives= names nothing to make small")
     clusters = [cluster] if isinstance(cluster, Cluster) else [_checked_cluster(each) for each in cluster]

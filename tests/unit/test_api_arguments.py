@@ -70,6 +70,7 @@ def asked(folder):
         ("tune", {"objectives": []}, "objectives= names nothing"),
         ("tune", {"objectives": ["unplaced"], "trials": 0}, "trials=0"),
         ("tune", {"objectives": ["unplaced"], "jobs": 0}, "jobs=0"),
+        ("tune", {"objectives": ["unplaced"], "jobs": 2, "dask": "tcp://here:1"}, "jobs= is for this machine"),
         ("tune", {"objectives": ["unplaced"], "held_out": 1}, "held_out=1: expected less than 1"),
         ("tune", {"objectives": ["unplaced"], "load": math.nan}, "load=nan"),
         ("tune", {"objectives": ["unplaced"], "load": 1e9}, "expected at most 100"),
@@ -92,6 +93,11 @@ def test_policies_and_clusters_that_are_not_loaded_are_named(asked, folder, func
         getattr(wharfinger, function)(policies[0], cluster, **more)
     with pytest.raises(UsageError, match="cluster: expected what load_snapshot returns, not str"):
         getattr(wharfinger, function)(policies, str(folder / "now.json"), **more)
+
+
+def test_labels_to_count_by_are_refused_for_a_log(asked, folder):
+    with pytest.raises(UsageError, match="log= has its own cluster"):
+        wharfinger.diff(asked[0], log=folder / "log.jsonl", by=["zone"])
 
 
 def test_an_unknown_node_is_named(asked):

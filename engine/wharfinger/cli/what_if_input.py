@@ -90,6 +90,12 @@ def read(flags: WhatIfFlags, waiting: Callable[[Cluster], tuple[PodView, ...]] =
     return WhatIfInput(policies=policies, settings=settings, chain=chain, cluster=found, pods=pods)
 
 
+def refuse_pods_and_pending(flags: WhatIfFlags, *, pending: bool) -> None:
+    """Raise UsageError if both `--pods` and `--pending` are given."""
+    if flags.pods and pending:
+        raise UsageError("--pods and --pending exclude each other: the first names the pods, the second takes those of the snapshot")
+
+
 def _pods(
     flags: WhatIfFlags, found: Cluster, waiting: Callable[[Cluster], tuple[PodView, ...]]
 ) -> tuple[tuple[PodView, ...], tuple[str, ...]]:

@@ -170,6 +170,8 @@ class Questions:
 
     async def _policy(self, wanted: PreviewPolicy, namespace: str) -> CompiledPolicy:
         if wanted.source is None:
+            if wanted.params:
+                raise UsageError("`params` are for the policy of `source`; a policy that is named has its own")
             policies = (policy for chain in self._checks.chains() for policy in chain.policies)
             known = {policy.name: policy for policy in policies if policy.authority.covers(namespace)}
             if wanted.name not in known:

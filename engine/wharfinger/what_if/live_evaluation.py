@@ -222,9 +222,10 @@ class LiveEvaluations:
     async def of(self, scheduler: Scheduler, request: EvaluationRequest) -> EvaluationAnswer:
         """The answer to a request as of now.
 
-        UnknownObject for a node or a profile that does not exist, UsageError for too much, InvalidObject for a manifest that cannot be
-        read, EvaluationBusy after `TIMEOUT`.
+        UnknownObject for a node or a profile that does not exist, UsageError for too much and for fields without effect, InvalidObject for
+        a manifest that cannot be read, EvaluationBusy after `TIMEOUT`.
         """
+        _refuse_without_effect(request)
         try:
             async with asyncio.timeout(TIMEOUT), self._turn:
                 rest = self._paused_until - self._clock.monotonic()
@@ -330,6 +331,14 @@ class LiveEvaluations:
         if self._kept is None or self._kept[0] is not state or self._kept[1].chain is not chain:
             self._kept = state, Decider(chain, max_cells=MAX_KEPT)
         return self._kept[1]
+
+
+def _refuse_without_effect(request: EvaluationRequest) -> None:
+    """Raise UsageError for the flags of a drain without a drain."""
+    given = {"force": request.force, "deleteEmptyDirData": request.delete_empty_dir_data}
+    unused = next((name for name, value in given.items() if value), None)
+    if unused is not None and not request.drain:
+        raise UsageError(f"`{unused}` is about the pods of drained nodes, and `drain` names none; give it too, or leave out `{unused}`")
 
 
 def _expanded(manifests: list[dict[str, Any]], known: files.Objects) -> tuple[workloads.Expansion, list[str]]:

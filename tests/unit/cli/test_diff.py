@@ -101,6 +101,7 @@ def test_params_of_policies_are_compared(wharf):
         (["--log", "log.jsonl", *POLICY], "log.jsonl: no such decision log"),
         ([*POLICY], "no cluster:"),
         ([*CLUSTER, *POLICY, "--by", "zoen"], "no node has the label zoen"),
+        ([*CLUSTER, *POLICY, "--most", "5", "--format", "yaml"], "--most is about tables, and --format yaml has every change"),
     ],
 )
 def test_contradicting_flags_are_refused(wharf, flags, said):

@@ -121,6 +121,7 @@ def test_json_and_yaml_are_equal_and_everything(wharf, snapshot):
         (("-l", "pool=older"), "--selector pool=older: no node has these labels"),
         (("-l", "pool=old,"), "selector 'pool=old,': a requirement is missing after `,`"),
         (("node-a", "-l", "pool=old"), "nodes and --selector exclude each other"),
+        (("node-a", "--pending", "-f", "web.yaml"), "--pods and --pending exclude each other"),
     ],
 )
 def test_wrong_input_is_named(wharf, snapshot, flags, message):

@@ -79,6 +79,7 @@ def test_json_and_yaml_are_equal_and_everything(wharf, snapshot):
         (("--goal", "points", "--cost", "nan"), "--cost"),
         (("--goal", "points", "--apply"), "--apply moves pods of the running cluster; give --live"),
         (("--goal", "points", "-f", "pod.yaml"), "--pods has no meaning here"),
+        (("--goal", "points", "--timeout", "5m"), "--timeout is about carrying out a plan; give --apply"),
     ],
 )
 def test_wrong_input_is_named(wharf, snapshot, flags, message):
@@ -111,6 +112,10 @@ def test_the_function_gives_what_the_command_prints(snapshot):
         (["--undo-cordons", "--live", "--goal", "points"], "no --goal"),
         (["--undo-cordons", "--live", "--most-cordons", "1"], "no --most-cordons"),
         (["--undo-cordons", "--live", "--apply"], "no --apply"),
+        (["--undo-cordons", "--live", "--policy", "a.policy"], "no --policy"),
+        (["--undo-cordons", "--live", "--format", "json"], "no --format"),
+        (["--plan", "p.json", "--live", "--apply", "--format", "json"], "no --format"),
+        (["--plan", "p.json", "--live", "--apply", "--skip-invalid"], "no --skip-invalid"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(wharf, flags, words):

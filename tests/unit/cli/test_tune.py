@@ -81,6 +81,17 @@ def test_a_division_by_zero_is_null(wharf, folder, output):
     assert yaml.safe_load(out)["ships"]["objectives"]["moves / evicted"] is None  # JSON is YAML
 
 
+@pytest.mark.parametrize("flag", ["--on", "--held-out"])
+def test_invalid_objects_of_further_files_are_left_out_as_asked(wharf, folder, flag):
+    found = json.loads((folder / "six.json").read_text())
+    found["items"].append({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad"}, "spec": {"nodeName": 3}})
+    (folder / "bad.json").write_text(json.dumps(found))
+    code, _, err = wharf(*TUNE, flag, "bad.json")
+    assert (code, "bad.json: item 15 (Pod bad): " in err) == (2, True), err
+    code, _, err = wharf(*TUNE, flag, "bad.json", "--skip-invalid")
+    assert (code, "Pod bad" in err) == (0, True), err
+
+
 def test_a_decision_log_alone_is_enough(wharf, folder):
     recorded(folder / "decisions.jsonl", rounds=6)
     (folder / "mix.policy").write_text(FIRST.replace("count = 6", "count = 6 range 1..9"))
@@ -109,6 +120,8 @@ def test_a_decision_log_alone_is_enough(wharf, folder):
         (["--snapshot", "six.json", "--objective", "unplaced"], "give them with --policy"),
         (["-p", "pack.policy", "--snapshot", "six.json"], "--objective is missing"),
         (["-p", "pack.policy", "--objective", "unplaced"], "there is nothing to search on"),
+        (["-p", "pack.policy", "--on", "six.json", "--objective", "unplaced", "--strict"], "--strict is about the cluster"),
+        (["-p", "pack.policy", "--on", "six.json", "--objective", "unplaced", "--context", "x"], "--context is about the cluster"),
         (["-p", "pack.policy", "-s", "six.json", "--objective", "unplacd"], "did you mean unplaced?"),
         (["-p", "pack.policy", "-s", "busy.json", "--objective", "moves"], "busy.json: there are no pods to place; its running pods"),
         (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--held-out", "100%"], "expected a percentage below 100%"),

@@ -196,6 +196,11 @@ def test_a_policy_of_another_namespace_is_answered_like_one_that_does_not_exist(
         assert str(caught.value) == f'there is no active policy "{name}"'
 
 
+def test_params_are_refused_for_a_policy_that_is_named():
+    with pytest.raises(UsageError, match="`params` are for the policy of `source`"):
+        question(policies=[{"name": "team-a", "params": {"spare": "10%"}}])
+
+
 def test_supposed_changes_are_part_of_the_question():
     supposed = question(nodes=[{"like": "node-a", "count": 3}], capacity=True).what_if
     assert supposed == WhatIf(nodes=(NodesLike(model="node-a", count=3),), capacity=True)

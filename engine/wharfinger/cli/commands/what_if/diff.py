@@ -62,7 +62,10 @@ def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
     by: Annotated[
         list[str] | None, typer.Option("--by", metavar="LABEL", help=f"Count pods by the values of this label of nodes; default: {ZONE}.")
     ] = None,
-    limit: Annotated[int, typer.Option("--most", metavar="N", min=0, help="List no more than N changes in tables.")] = DEFAULT_ROWS,
+    limit: Annotated[
+        int | None,
+        typer.Option("--most", metavar="N", min=0, help=f"List no more than N changes in tables; default: {DEFAULT_ROWS}."),
+    ] = None,
     output: Annotated[Format, options.FORMAT] = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if something differs.")] = False,
 ) -> int:
@@ -73,6 +76,8 @@ def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
     $ wharf diff --snapshot cluster.json.gz --policy new/ --against old/
     """
+    if limit is not None and output in {"json", "yaml"}:
+        raise UsageError(f"--most is about tables, and --format {output} has every change; leave it out")
     found: Diff | LogDiff
     if log is None:
         found, titles = _over_pods(flags, against, replace or [], by or [])
@@ -80,7 +85,7 @@ def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
         _refuse_cluster(flags, against, replace, by)
         found, titles = _over_log(log, flags, against)
     streams.warn(found.notes)
-    streams.out(_rendered(found, titles, output, limit))
+    streams.out(_rendered(found, titles, output, DEFAULT_ROWS if limit is None else limit))
     return 1 if exit_code and found.totals.changes else 0
 
 

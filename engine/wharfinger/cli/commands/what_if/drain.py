@@ -144,7 +144,7 @@ def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
     $ wharf drain node-7 node-8 --live --policy policies/
     """
-    _refuse_contradictions(nodes or [], selector)
+    _refuse_contradictions(flags, nodes or [], selector, pending=pending)
     inputs = what_if_input.read(flags, lambda found: found.pending if pending else ())
     names = nodes or _selected(selector or "", inputs.cluster)
     state = inputs.cluster.state
@@ -167,8 +167,9 @@ def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     return 1 if exit_code and not found.clean else 0
 
 
-def _refuse_contradictions(nodes: Sequence[str], selector: str | None) -> None:
-    """Raise UsageError unless the nodes are given in one way."""
+def _refuse_contradictions(flags: WhatIfFlags, nodes: Sequence[str], selector: str | None, *, pending: bool) -> None:
+    """Raise UsageError unless the nodes, and the pods to place with them, are given in one way."""
+    what_if_input.refuse_pods_and_pending(flags, pending=pending)
     if nodes and selector is not None:
         raise UsageError("nodes and --selector exclude each other: both select the nodes to drain")
     if not nodes and not (selector or "").strip():

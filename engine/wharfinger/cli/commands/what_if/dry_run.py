@@ -228,8 +228,7 @@ def _optimal(found: Optimal | None) -> str:
 
 def _refuse_contradictions(flags: WhatIfFlags, mode: Mode, seconds: float | None, *, pending: bool, pods_of: str | None) -> None:
     """Raise UsageError for flags that exclude each other, or need a package that is not installed."""
-    if flags.pods and pending:
-        raise UsageError("--pods and --pending exclude each other: the first names the pods, the second takes those of the snapshot")
+    what_if_input.refuse_pods_and_pending(flags, pending=pending)
     if seconds is not None and mode is Mode.INDEPENDENT:
         raise UsageError("--optimal is about all pods together, --mode independent about each of them alone")
     if flags.pods and pods_of is not None:

@@ -31,7 +31,7 @@ from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits, namespaces_without_pods
 from wharfinger.what_if.rebalance.move_check import cordon_hint, left_cordons
 from wharfinger.what_if.rebalance.plan import DEFAULT_MOVES, NOUNS, Goal, GoalProgress, Move, PlanOptions, Rebalance, rebalance
-from wharfinger.what_if.rebalance.plan_execution import CarriedOut, PlanExecution
+from wharfinger.what_if.rebalance.plan_execution import TIMEOUT, CarriedOut, PlanExecution
 
 DEFAULT_AGE = "5m"
 DEFAULT_PRIORITY = CRITICAL - 1
@@ -153,8 +153,11 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
         bool, typer.Option("--undo-cordons", help="Uncordon the nodes that a killed --apply has left cordoned; needs --live.")
     ] = False,
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="DURATION", help="The maximum time that --apply waits for an eviction or a replacement.")
-    ] = "5m",
+        str | None,
+        typer.Option(
+            "--timeout", metavar="DURATION", help="The maximum time that --apply waits for an eviction or a replacement; default: 5m."
+        ),
+    ] = None,
     output: what_if_input.Output = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if the plan has moves.")] = False,
 ) -> int:
@@ -162,7 +165,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
     $ wharf rebalance --goal free-nodes --live --policy policies/
     """
-    longest = _seconds("--timeout", timeout)
+    longest = TIMEOUT if timeout is None else _seconds("--timeout", timeout)
     of_new_plans = {
         "--goal": goal,
         "--cost": cost,
@@ -177,11 +180,24 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
         "--exit-code": exit_code,
     }
     unwanted = [flag for flag, given in of_new_plans.items() if given]
+    of_reading = {"--skip-invalid": flags.skip_invalid, "--strict": flags.strict, "--format": output != "text"}
+    unread = [flag for flag, given in of_reading.items() if given]
     if undo_cordons:
-        return _open_left_cordons(flags, longest, [*unwanted, *(["--plan"] if plan else []), *(["--apply"] if apply else [])])
+        of_plans = {
+            "--plan": plan,
+            "--apply": apply,
+            "--snapshot": flags.snapshot,
+            "--policy": flags.policy,
+            "--param": flags.param,
+            "--config": flags.config,
+            "--scheduler-name": flags.scheduler_name,
+        }
+        return _open_left_cordons(flags, longest, [*unwanted, *(flag for flag, given in of_plans.items() if given), *unread])
     if plan is not None:
-        return _kept(flags, plan, longest, unwanted, apply=apply)
+        return _kept(flags, plan, longest, [*unwanted, *unread], apply=apply)
     _refuse(flags, goal, cost, apply=apply, exit_code=exit_code)
+    if timeout is not None and not apply:
+        raise UsageError("--timeout is about carrying out a plan; give --apply, or leave it out")
     limits = Limits(
         namespaces=frozenset(namespace or ()),
         min_age_seconds=_seconds("--min-age", min_age),

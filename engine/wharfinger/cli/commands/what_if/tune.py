@@ -187,11 +187,11 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     where = _where(dask, jobs)
     policies, own, config = _tune_input(flags)
     numbers = tunables.chosen(tunables.found(policies, assemble(policies, config), kubernetes=kubernetes), wanted or (), policies)
-    given = [*own, *(_workload(path, config) for path in on or ())]
+    given = [*own, *(_workload(path, config, skip_invalid=flags.skip_invalid) for path in on or ())]
     if not given:
         raise UsageError("there is nothing to search on; give a cluster with --snapshot or --live, or decision logs with --on")
     prepare = partial(workloads.prepared, words=replace or (), load=_share("--load", load, search.MAX_LOAD))
-    searched, kept = _split(given, held_out or ["50%"], config, prepare, seed)
+    searched, kept = _split(given, held_out or ["50%"], partial(_workload, config=config, skip_invalid=flags.skip_invalid), prepare, seed)
     for path in (patch, draw):
         if path is not None:
             _refuse_folder(Path(path))
@@ -221,28 +221,31 @@ def _tune_input(flags: WhatIfFlags) -> tuple[Sequence[CompiledPolicy], list[Work
         inputs = what_if_input.read(flags, lambda found: found.pending)
         title = ", ".join(flags.snapshot or ["the live cluster"])
         return inputs.policies, [workloads.waiting(title, inputs.cluster.state, inputs.pods, inputs.settings)], inputs.settings
+    without_cluster = {"--kubeconfig": flags.kubeconfig, "--context": flags.context, "--strict": flags.strict}
+    if named := [flag for flag, given in without_cluster.items() if given]:
+        raise UsageError(f"{named[0]} is about the cluster of --snapshot or --live and its pods; give one of them too")
     policies = chosen_policies.compiled(flags.policy, flags.param)
     return policies, [], chosen_policies.chosen(flags.config, flags.scheduler_name)
 
 
-def _workload(path: str, config: ChainConfig | None) -> Workload:
+def _workload(path: str, config: ChainConfig | None, *, skip_invalid: bool) -> Workload:
     """The workload in a file: a decision log, or a cluster with waiting pods."""
     if workloads.is_log(path):
         found, notes = workloads.recorded(path)
         streams.warn(notes)
         return found
-    cluster = load_cluster([path])
+    cluster = load_cluster([path], skip_invalid=skip_invalid)
     streams.warn(cluster.skipped)
     return workloads.waiting(path, cluster.state, cluster.pending, config)
 
 
 def _split(
-    given: Sequence[Workload], held_out: Sequence[str], config: ChainConfig | None, prepare: Callable[..., Workload], seed: int
+    given: Sequence[Workload], held_out: Sequence[str], read: Callable[[str], Workload], prepare: Callable[..., Workload], seed: int
 ) -> tuple[list[Workload], list[Workload]]:
     """(data for the search, held-out data): a share of all data, or separate files."""
     searched = [prepare(workload, seed=seed) for workload in given]
     shares = [text for text in held_out if text.endswith("%")]
-    kept = [prepare(_workload(path, config), seed=seed + 1) for path in held_out if path not in shares]
+    kept = [prepare(read(path), seed=seed + 1) for path in held_out if path not in shares]
     if (shares and kept) or len(shares) > 1:
         raise UsageError("--held-out is one share of all data, or files; give one of the two")
     return workloads.split(searched, _share("--held-out", shares[0], 1), seed) if shares else (searched, kept)
