@@ -26,6 +26,7 @@ With OwnerReferencesPermissionEnforcement, `policyapps/finalizers` update as wel
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -120,6 +121,16 @@ APPLY_PATCH = "application/apply-patch+yaml"
 _APPLY = {"fieldManager": MANAGER, "force": "true"}
 _APPLY_STATUS = {"fieldManager": f"{MANAGER}-status", "force": "true"}
 _JSON_OBJECT = msgspec.json.Decoder(dict[str, Any])
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""Characters that JSON allows in strings, but YAML refuses or reads as line breaks (readerc.go and yamlprivateh.go, go.yaml.in/yaml/v2)."""
+
+
+def json_as_yaml(body: Mapping[str, Any]) -> bytes:
+    """JSON that has the same meaning if it is read as YAML, as the API server reads what is applied."""
+    content = msgspec.json.encode(body)
+    if content.isascii() and b"\x7f" not in content:
+        return content
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", content.decode()).encode()
 
 
 class ObjectWriter:
@@ -181,7 +192,7 @@ class ObjectWriter:
     async def _write(
         self, method: str, path: str, body: Mapping[str, Any], content_type: str = JSON, params: Mapping[str, str] | None = None
     ) -> bytes:
-        content = msgspec.json.encode(body)
+        content = json_as_yaml(body) if content_type == APPLY_PATCH else msgspec.json.encode(body)
         return await self._connection.request(
             method, path, params=params, body=content, content_type=content_type, before=self._still_leading
         )
