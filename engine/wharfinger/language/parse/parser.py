@@ -199,6 +199,7 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:
     tokens = lexer.read()
     if lexer.gave_up:
         return None
+    lexer.report_hidden()
     if not tokens:
         help_ = 'a policy begins with `policy "name"`'
         diagnostics.error(Code.P001, f"{source.name} declares nothing", Span(source, 0, 0), help=help_)

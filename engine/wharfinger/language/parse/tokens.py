@@ -91,6 +91,10 @@ FOREIGN: dict[str, ForeignOperator] = {
 }
 
 
+HIDDEN = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters that are no white space, and those of Unicode that set the direction of text (bidirectional formatting, UAX #9)."""
+
+
 @cache
 def _scanner() -> re.Pattern[str]:
     """One pattern for all tokens; the name of the group is the family that matched. A longer symbol comes before its prefixes."""
@@ -211,6 +215,13 @@ class Lexer:
                     return
             elif token.type in CLOSE:
                 depth = max(0, depth - 1)
+
+    def report_hidden(self) -> None:
+        """Report the first character of the text that cannot be seen; one outside of strings and comments is reported already."""
+        found = None if self.invalid_characters else HIDDEN.search(self.source.text)
+        if found is not None:
+            message = f"the character U+{ord(found[0]):04X} cannot be seen, and may make the text look different from what it says"
+            self.diagnostics.error(Code.P012, message, self.span(found.start(), found.end()), help="leave it out")
 
     def _over(self, code: Code, message: str, token: Token, help: str) -> None:  # noqa: A002  # the field of a diagnostic is called help
         self.gave_up = True

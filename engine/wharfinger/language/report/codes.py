@@ -85,6 +85,11 @@ class Code(Enum):
         "A name has at most 253 characters, like names of objects in Kubernetes. A declaration of an imported file has the names of all "
         "imports that lead to it in front of its own name; these have at most 1,000 characters together.",
     )
+    P012 = Record(
+        "character that cannot be seen",
+        "Control characters, and characters that reverse the direction of what follows (U+202A to U+202E, U+2066 to U+2069), can make a "
+        "policy look different from what it says, in an editor as in a message. They are not allowed in strings and comments either.",
+    )
     # ── P1xx syntax ──
     P100 = Record("unexpected word or symbol", "This word or symbol cannot follow the text before it. The message lists what can.")
     P101 = Record("string without an end", "A string ends with the quote it began with, on the same line.")
