@@ -50,7 +50,7 @@ def read(path: str, mounts: Path = MOUNTS) -> Contents:
             if _link_target(path) == target:
                 return found
     except OSError as error:
-        return Contents(files={}, lost=f"{error.filename}: {error.strerror}")
+        return Contents(files={}, lost=f"{str(error.filename).removesuffix(f'/{KUBELET}')}: {_reason(error)}")
     return Contents(files={}, lost=f"{path} changes faster than it can be read")
 
 
@@ -78,6 +78,8 @@ def _read(path: str, mounts: Path) -> Contents:
     names = _names(root, deep=is_folder(path))
     if not is_folder(path) and not Path(path).exists():
         return Contents(files={}, lost=f"{path}: no such file")
+    if not is_folder(path) and not path.endswith(SUFFIX):
+        return Contents(files={}, lost=f"{path} is neither a folder nor a file that ends in {SUFFIX}; make it a folder with policies")
     dropped = names[MAX_FILES:]
     notes = [f"only the first {MAX_FILES:,} of {count(len(names), 'file')} are read"] if dropped else []
     named = None if is_folder(path) else root / Path(path).name
@@ -133,7 +135,7 @@ def _content(path: Path) -> bytes | str | None:
     except FileNotFoundError:
         return f"{path.name} points to nothing" if path.is_symlink() else None
     except OSError as error:
-        return f"{path.name} cannot be read: {error.strerror}"
+        return f"{path.name} cannot be read: {_reason(error)}"
     with open(descriptor, "rb") as stream:  # noqa: PTH123 — it is open already
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return f"{path.name} is no regular file"
@@ -141,6 +143,12 @@ def _content(path: Path) -> bytes | str | None:
             return stream.read(MAX_BYTES + 4)
         except OSError as error:
             return f"{path.name} cannot be read: {error.strerror}"
+
+
+def _reason(error: OSError) -> str:
+    """The reason of an error of reading; for missing permissions also who needs them."""
+    needed = f"; user {os.geteuid()}, who runs this process, has to be able to read it" if isinstance(error, PermissionError) else ""
+    return f"{error.strerror}{needed}"
 
 
 def _frozen(folder: str, files: Mapping[str, bytes | str], mounts: Path) -> Iterator[str]:

@@ -197,10 +197,21 @@ def test_a_file_that_is_mounted_by_itself_is_warned_about(tmp_path, single):
 
 def test_a_path_that_cannot_be_looked_at_is_lost(monkeypatch, tmp_path):
     def refuse(*_):
-        raise PermissionError(13, "Permission denied", str(tmp_path))
+        raise PermissionError(13, "Permission denied", str(tmp_path / "..data"))
 
     monkeypatch.setattr(folder, "_link_target", refuse)
-    assert folder.read(str(tmp_path)).lost == f"{tmp_path}: Permission denied"
+    needed = f"user {os.geteuid()}, who runs this process, has to be able to read it"
+    assert folder.read(str(tmp_path)).lost == f"{tmp_path}: Permission denied; {needed}"
+
+
+@pytest.mark.parametrize("replace", [lambda path: path.write_text("x"), os.mkfifo], ids=["file", "pipe"])
+def test_a_folder_that_something_else_has_replaced_is_lost_and_said(tmp_path, replace):
+    root = tmp_path / "policies"
+    (tmp_path / "beside.policy").write_text(policy("beside"))
+    replace(root)
+
+    expected = f"{root} is neither a folder nor a file that ends in .policy; make it a folder with policies"
+    assert folder.read(str(root)) == folder.Contents(files={}, lost=expected)
 
 
 @story
