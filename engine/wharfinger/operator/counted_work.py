@@ -7,7 +7,6 @@ and everything around it counts as much as it takes at least.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
 from typing import ParamSpec, TypeVar
 
 from wharfinger.compiler import cost
@@ -15,6 +14,7 @@ from wharfinger.errors import UsageError
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.plugin_calls import CallTimer, RuleStatistics
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
+from wharfinger.steps import followed_by
 
 MAX_OPERATIONS = 5_000_000_000
 """Operations that an answer may take: about 10 s of the scheduler's time."""
@@ -98,16 +98,13 @@ def _operations(plugin: Plugin) -> int:
 
 def within(steps: Generator[None, None, Found], work: CountedWork, limit: int = MAX_OPERATIONS) -> Generator[None, None, Found]:
     """The same steps, whose decisions `work` counts; UsageError once they have taken more than `limit` operations together."""
-    with closing(steps):
-        while work.operations <= limit:
-            try:
-                next(steps)
-            except StopIteration as finished:
-                found: Found = finished.value
-                return found
-            work.add(STEP)
-            yield
-    raise UsageError(
-        f"the answer takes more than {limit:,} operations, about {limit * SECONDS_OF_AN_OPERATION:g} s of the scheduler's time; "
-        "ask about fewer pods, or with fewer rules"
-    )
+
+    def count() -> None:
+        work.add(STEP)
+        if work.operations > limit:
+            raise UsageError(
+                f"the answer takes more than {limit:,} operations, about {limit * SECONDS_OF_AN_OPERATION:g} s of the scheduler's time; "
+                "ask about fewer pods, or with fewer rules"
+            )
+
+    return followed_by(steps, count)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import cut
 from wharfinger.operator.counted_work import MAX_OPERATIONS, CountedWork, within
 from wharfinger.simulate import placing
+from wharfinger.steps import followed_by
 from wharfinger.what_if.drain import Drain, DrainOutcome, drain_ahead, drain_steps
 from wharfinger.what_if.further_pods import further_groups, grouped
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added
@@ -237,15 +237,15 @@ def _drained(
 
 def _bounded(steps: Generator[None, None, Drain]) -> Generator[None, None, Drain]:
     """The same steps, `MAX_DRAIN_STEPS` at most; UsageError after that."""
-    with closing(steps):
-        for _ in range(MAX_DRAIN_STEPS):
-            try:
-                next(steps)
-            except StopIteration as finished:
-                found: Drain = finished.value
-                return found
-            yield
-    raise UsageError(f"the drain takes more than {MAX_DRAIN_STEPS:,} steps; drain fewer nodes at a time, or use `wharf drain --live`")
+    taken = itertools.count(1)
+
+    def count() -> None:
+        if next(taken) >= MAX_DRAIN_STEPS:
+            raise UsageError(
+                f"the drain takes more than {MAX_DRAIN_STEPS:,} steps; drain fewer nodes at a time, or use `wharf drain --live`"
+            )
+
+    return followed_by(steps, count)
 
 
 def _check_nodes(snapshot: Snapshot, what_if: WhatIf, *, to_all: bool) -> None:
