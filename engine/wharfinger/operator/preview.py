@@ -154,9 +154,9 @@ class Questions:
             raise UnknownObject(f"there is no {ref.kind} {ref.name} in namespace {namespace}") from None
 
     def _cluster(self) -> Objects:
-        """The priority classes that the pods are looked up in."""
+        """The classes and claims that the pods are looked up in."""
         store = self._checks.snapshot().objects
-        return Objects(by_kind={objects.PriorityClass: store.all(objects.PriorityClass)})
+        return Objects(by_kind={kind: store.all(kind) for kind in workloads.LOOKED_UP})
 
     # ── who decides ──
 

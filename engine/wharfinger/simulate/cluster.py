@@ -70,11 +70,11 @@ def load_pods(
     given = read_paths(paths, skip_invalid=skip_invalid, written=True)
     if strict and given.unknown_fields:
         raise InvalidObject("\n".join(given.unknown_fields))
-    expansion = workloads.expand(given, cluster.objects)
+    snapshot = cluster.state.snapshot()
+    expansion = workloads.expand(given, cluster.objects, is_taken=lambda uid: snapshot.placed(uid) is not None)
     for obj in expansion.made:
         cluster.state.put(obj)
-    snapshot = cluster.state.snapshot()
-    pods = tuple(PodView(workloads.with_free_uid(pod, lambda uid: snapshot.placed(uid) is not None)) for pod in expansion.pods)
+    pods = tuple(map(PodView, expansion.pods))
     missing = device_claims.missing_templates(cluster.state, pods)
     warnings = (*given.skipped, *given.unknown_fields, *workloads.left_out(given), *expansion.warnings, *_running(pods, cluster), *missing)
     return pods, warnings

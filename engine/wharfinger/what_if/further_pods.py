@@ -16,7 +16,7 @@ from wharfinger.groups.membership import GroupIndex
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.reading import decode
+from wharfinger.model.reading import decode, workloads
 from wharfinger.model.state.cluster_state import ClusterState
 
 _NUMBERED = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]+)")
@@ -90,7 +90,7 @@ def _has_numbers(pod: PodView) -> bool:
     volumes = pod.object.spec.volumes
     numbered = {_POD_NAME, *_INDEXES}
     return bool(numbered & (pod.labels.keys() | pod.annotations.keys())) or any(
-        volume.ephemeral is not None or _claim_of(volume).endswith(f"-{pod.name}") for volume in volumes
+        volume.ephemeral is not None or _claim_of(volume, pod).endswith(f"-{pod.name}") for volume in volumes
     )
 
 
@@ -113,7 +113,10 @@ def _without_claims(status: objects.PodStatus) -> objects.PodStatus:
     return replace(status, resource_claim_statuses=()) if status.resource_claim_statuses else status
 
 
-def _claim_of(volume: objects.Volume) -> str:
+def _claim_of(volume: objects.Volume, pod: PodView) -> str:
+    """The claim of a volume of a pod, "" for none."""
+    if volume.ephemeral is not None:
+        return f"{pod.name}-{volume.name}"
     return "" if volume.persistent_volume_claim is None else volume.persistent_volume_claim.claim_name
 
 
@@ -128,12 +131,13 @@ def _of(volume: objects.Volume, before: str, name: str) -> objects.Volume:
 def _claims(pod: PodView, made: PodView, state: ClusterState) -> Iterator[objects.PersistentVolumeClaim]:
     """The claims of a pod's volumes that do not exist yet, like those of the pod that it was made from."""
     for old, new in zip(pod.object.spec.volumes, made.object.spec.volumes, strict=True):
-        before, name = _claim_of(old), _claim_of(new)
+        before, name = _claim_of(old, pod), _claim_of(new, made)
         if name == before or state.objects.get(objects.PersistentVolumeClaim, name, made.namespace) is not None:
             continue
         model = state.objects.get(objects.PersistentVolumeClaim, before, pod.namespace)
         if model is not None:
-            metadata = objects.ObjectMeta(name=name, namespace=made.namespace, labels=model.metadata.labels)
+            owners = (workloads.owner_of_claims(made.object),) if new.ephemeral is not None else ()
+            metadata = objects.ObjectMeta(name=name, namespace=made.namespace, labels=model.metadata.labels, owner_references=owners)
             yield objects.PersistentVolumeClaim(metadata=metadata, spec=replace(model.spec, volume_name=""))
 
 

@@ -132,6 +132,7 @@ from wharfinger.model.objects.pod_groups import (
     TopologyConstraint,
 )
 from wharfinger.model.objects.pods import (
+    CLASS_ANNOTATION,
     DEFAULT_SCHEDULER,
     ISCSI,
     RBD,
@@ -281,6 +282,7 @@ def key_of(obj: AnyObject) -> str:
 
 
 __all__ = [
+    "CLASS_ANNOTATION",
     "CLUSTER_SCOPED",
     "DEFAULT_SCHEDULER",
     "ISCSI",

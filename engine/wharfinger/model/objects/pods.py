@@ -109,6 +109,10 @@ class ImageVolume(KubeStruct, frozen=True):
     reference: str = ""
 
 
+CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+"""The annotation of claims and volumes that names their class, from before the field."""
+
+
 class PersistentVolumeClaimSpec(KubeStruct, frozen=True):
     """spec of a claim; `storage_class_name` None is the default class, "" no class."""
 

@@ -3,10 +3,10 @@
 A user who tries out a policy has a Deployment, not pods. The pods created here are pending, named `<workload>-<number>`, and have all that
 scheduling reads of real pods: labels including the hash or ordinal that the controller adds, the controller (for default spreading), a
 StatefulSet's claims, a DaemonSet's node affinity and tolerations (controller/daemon). Nothing is random: the same manifest gives the same
-pods.
+pods. A claim for a generic ephemeral volume is made as its controller would make it.
 
 Objects taken from a cluster have the API server's defaults, manifests do not. Defaulting follows apis/core/v1/defaults.go and the
-admission plugins Priority, RuntimeClass and DefaultTolerationSeconds, Kubernetes 1.36.
+admission plugins Priority, RuntimeClass, DefaultStorageClass and DefaultTolerationSeconds, Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from wharfinger.model.reading.files import Objects
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 CLAIMS = (objects.ResourceClaim, objects.PersistentVolumeClaim)
 """The kinds of objects that keep what they are bound to: a manifest of one that the cluster has changes nothing."""
-LOOKED_UP: tuple[type[objects.AnyObject], ...] = (objects.PriorityClass, objects.RuntimeClass, *CLAIMS)
+LOOKED_UP: tuple[type[objects.AnyObject], ...] = (objects.PriorityClass, objects.RuntimeClass, objects.StorageClass, *CLAIMS)
 """The kinds of a cluster that `expand` looks up for pods; for DaemonSets the nodes, too."""
+_DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 _EVICTION_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _EVICTION_SECONDS = 300
 
@@ -92,6 +93,47 @@ class Admission:
         if (kind, name) not in self._missing:
             self._missing.add((kind, name))
             self.warnings.append(f"there is no {kind} {name!r} among the objects given; {consequence}")
+
+
+def default_class(classes: Iterable[objects.StorageClass]) -> str | None:
+    """The name of the class of claims that name none: the newest of those that are marked as the default, of equally old ones the first.
+
+    As of GetDefaultClass (pkg/volume/util/storageclass.go).
+    """
+
+    def order(one: objects.StorageClass) -> tuple[float, str]:
+        created = one.metadata.creation_timestamp
+        return -(created.timestamp() if created is not None else 0.0), one.metadata.name
+
+    marked = [one for one in classes if any(one.metadata.annotations.get(key) == "true" for key in _DEFAULT_CLASS)]
+    return min(marked, key=order).metadata.name if marked else None
+
+
+def _with_class(claim: objects.PersistentVolumeClaim, default: str | None) -> objects.PersistentVolumeClaim:
+    """The claim with the default class if it names none; "" names that it wants none."""
+    if default is None or claim.spec.storage_class_name is not None or objects.CLASS_ANNOTATION in claim.metadata.annotations:
+        return claim
+    return structs.replace(claim, spec=structs.replace(claim.spec, storage_class_name=default))
+
+
+def owner_of_claims(pod: objects.Pod) -> objects.OwnerReference:
+    """The reference to a pod by which a claim is that of its ephemeral volume."""
+    return objects.OwnerReference(api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True)
+
+
+def _ephemeral_claims(pod: objects.Pod) -> Iterator[objects.PersistentVolumeClaim]:
+    """The claims that the controller makes for the generic ephemeral volumes of a pod (pkg/controller/volume/ephemeral)."""
+    for volume in pod.spec.volumes:
+        template = None if volume.ephemeral is None else volume.ephemeral.volume_claim_template
+        if template is not None:
+            metadata = objects.ObjectMeta(
+                name=f"{pod.metadata.name}-{volume.name}",
+                namespace=pod.metadata.namespace,
+                labels=template.metadata.labels,
+                annotations=template.metadata.annotations,
+                owner_references=(owner_of_claims(pod),),
+            )
+            yield objects.PersistentVolumeClaim(metadata=metadata, spec=template.spec)
 
 
 def _requests_from_limits(container: objects.Container) -> objects.Container:
@@ -183,8 +225,8 @@ class Expansion(Struct, frozen=True, kw_only=True):
     """The pending pods of workloads.
 
     `made` are the other objects that the cluster needs for correct decisions about the pods: what controllers would create (ReplicaSets,
-    claims of StatefulSets), and what the pods name among the manifests (PodGroups, claims for devices and their templates). `warnings` are
-    sentences about objects that could not be looked up, and about pods that name their node.
+    claims of StatefulSets and of ephemeral volumes), and what the pods name among the manifests (PodGroups, claims for devices and their
+    templates). `warnings` are sentences about objects that could not be looked up, and about pods that name their node.
     """
 
     pods: tuple[objects.Pod, ...]
@@ -192,8 +234,12 @@ class Expansion(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def expand(given: Objects, cluster: Objects | None = None, *, limit: int | None = None) -> Expansion:
-    """The pods of every workload and every pod among `given`; `cluster` has the nodes, priority and runtime classes to look up.
+def expand(
+    given: Objects, cluster: Objects | None = None, *, limit: int | None = None, is_taken: Callable[[str], bool] = lambda _uid: False
+) -> Expansion:
+    """The pods of every workload and every pod among `given`; `cluster` has the nodes, and the classes and claims to look up.
+
+    No pod has a uid that `is_taken`. Claims without a class get the default one of the cluster.
 
     Raises InvalidObject at the first pod beyond `limit` (default: `MAX_PODS`), and at the first of the other objects beyond `MADE_PER_POD`
     times as many.
@@ -205,15 +251,22 @@ def expand(given: Objects, cluster: Objects | None = None, *, limit: int | None 
     made: list[objects.AnyObject] = []
     uids: set[str] = set()
     claims = set() if cluster is None else {(kind, objects.key_of(claim)) for kind in CLAIMS for claim in _all([cluster], kind)}
-    for obj in _expanded(given, _all(known, objects.Node)):
+    default = default_class(() if cluster is None else _all([cluster], objects.StorageClass))
+
+    def add(obj: objects.AnyObject) -> None:
         if (type(obj), objects.key_of(obj)) in claims:
-            continue  # its devices or its volume are those that it has in the cluster
+            return  # its devices or its volume are those that it has in the cluster
+        made.append(_with_class(obj, default) if isinstance(obj, objects.PersistentVolumeClaim) else obj)
+
+    for obj in _expanded(given, _all(known, objects.Node)):
         if isinstance(obj, objects.Pod):
-            pod = with_free_uid(admission.admit(obj), uids.__contains__)
+            pod = with_free_uid(admission.admit(obj), lambda uid: uid in uids or is_taken(uid))
             uids.add(pod.metadata.uid)
             pods.append(pod)
+            for claim in _ephemeral_claims(pod):
+                add(claim)
         else:
-            made.append(obj)
+            add(obj)
         if len(pods) > limit:
             raise InvalidObject(f"the workloads have more than {limit:,} pods; {objects.key_of(obj)} is one too many")
         if len(made) > MADE_PER_POD * limit:

@@ -3,6 +3,7 @@
 import pytest
 
 from wharfinger.errors import InvalidObject
+from wharfinger.framework.plugins.volumes.volume_claims import is_for
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import files, workloads
@@ -242,6 +243,66 @@ def test_claims_for_volumes_come_with_the_pods_and_keep_the_volumes_that_they_ha
 """
     made = expand(given, f"{claim % 'two'}\n---\n{claim % 'data-db-0'}").made
     assert [objects.key_of(one) for one in made if isinstance(one, objects.PersistentVolumeClaim)] == ["default/one"]
+
+
+def storage_class(name, annotation="storageclass.kubernetes.io/is-default-class", is_default="true", day=1):
+    metadata = f'name: {name}, creationTimestamp: "2026-01-0{day}T00:00:00Z", annotations: {{{annotation}: "{is_default}"}}'
+    return f"{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{{metadata}}}, provisioner: p}}"
+
+
+@pytest.mark.parametrize(
+    ("classes", "name"),
+    [
+        ((), None),
+        ([storage_class("a", is_default="false")], None),
+        ([storage_class("a")], "a"),
+        ([storage_class("a", annotation="storageclass.beta.kubernetes.io/is-default-class")], "a"),
+        ([storage_class("a"), storage_class("b", day=2), storage_class("c", is_default="false", day=3)], "b"),  # the newest
+        ([storage_class("b"), storage_class("a")], "a"),
+    ],
+)
+def test_a_claim_that_names_no_class_gets_the_default_one_of_the_cluster(classes, name):
+    claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s, annotations: {%s}}, spec: {%s}}"
+    template = claim % ("data", "", "")
+    inline = "ephemeral: {volumeClaimTemplate: {metadata: {labels: {a: b}}, spec: {}}}"
+    given = f"""{claim % ("none", "", "")}
+---
+{claim % ("empty", "", 'storageClassName: ""')}
+---
+{claim % ("own", "", "storageClassName: slow")}
+---
+{claim % ("older", "volume.beta.kubernetes.io/storage-class: slow", "")}
+---
+{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: db}}, spec: {{template: {{}}, volumeClaimTemplates: [{template}]}}}}
+---
+{{apiVersion: v1, kind: Pod, metadata: {{name: one}}, spec: {{volumes: [{{name: tmp, {inline}}}]}}}}
+"""
+    made = [one for one in expand(given, "\n---\n".join(classes)).made if isinstance(one, objects.PersistentVolumeClaim)]
+    assert {one.metadata.name: one.spec.storage_class_name for one in made} == {
+        "none": name,
+        "empty": "",
+        "own": "slow",
+        "older": None,
+        "data-db-0": name,
+        "one-tmp": name,
+    }
+    assert objects.StorageClass in workloads.LOOKED_UP
+
+
+def test_an_ephemeral_volume_has_a_claim_of_its_pod():
+    volume = "{name: tmp, ephemeral: {volumeClaimTemplate: {metadata: {labels: {a: b}}, spec: {storageClassName: fast}}}}"
+    template = f"{{spec: {{volumes: [{volume}]}}}}"
+    web = (
+        f"{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, namespace: shop}}, spec: {{replicas: 2, template: {template}}}}}"
+    )
+    given = files.read_bytes(web.encode())
+    found = workloads.expand(given, is_taken=lambda uid: uid.endswith("-1"))
+    claims = {one.metadata.name: one for one in found.made if isinstance(one, objects.PersistentVolumeClaim)}
+    assert claims.keys() == {"web-0-tmp", "web-1-tmp"}
+    for pod in found.pods:
+        claim = claims[f"{pod.metadata.name}-tmp"]
+        assert (claim.metadata.namespace, claim.metadata.labels, claim.spec.storage_class_name) == ("shop", {"a": "b"}, "fast")
+        assert is_for(claim, PodView(pod))
 
 
 def test_kinds_that_are_not_used_are_named():

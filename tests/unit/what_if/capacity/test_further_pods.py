@@ -30,13 +30,19 @@ def stateful_set(replicas):
     return objects.StatefulSet, {"spec": {"replicas": replicas, "template": TEMPLATE, "volumeClaimTemplates": [CLAIM]}}
 
 
+def with_scratch(replicas):
+    volume = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": CLAIM["spec"]}}}
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "volumes": [volume]}}
+    return objects.Deployment, {"spec": {"replicas": replicas, "template": template}}
+
+
 def expanded(workload):
     kind, manifest = workload
     found = msgspec.convert({"metadata": {"name": "web", "namespace": "shop"}, **manifest}, kind)
     return workloads.expand(Objects(by_kind={kind: (found,)}))
 
 
-@pytest.mark.parametrize("made_by", [deployment, job, stateful_set])
+@pytest.mark.parametrize("made_by", [deployment, job, stateful_set, with_scratch])
 def test_further_pods_and_claims_are_those_of_more_replicas(made_by):
     state = ClusterState()
     few, many = expanded(made_by(2)), expanded(made_by(5))

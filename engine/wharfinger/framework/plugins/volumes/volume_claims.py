@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _BOUND_ANNOTATION = "pv.kubernetes.io/bind-completed"
 KINDS = (
     objects.PersistentVolumeClaim,
@@ -90,12 +89,12 @@ def not_for(claim: objects.PersistentVolumeClaim, pod: PodView) -> str:
 
 def claim_class(claim: objects.PersistentVolumeClaim) -> str:
     """The name of a claim's storage class, "" for none."""
-    return claim.metadata.annotations.get(_CLASS_ANNOTATION) or claim.spec.storage_class_name or ""
+    return claim.metadata.annotations.get(objects.CLASS_ANNOTATION) or claim.spec.storage_class_name or ""
 
 
 def volume_class(volume: objects.PersistentVolume) -> str:
     """The name of a persistent volume's storage class, "" for none."""
-    return volume.metadata.annotations.get(_CLASS_ANNOTATION) or volume.spec.storage_class_name
+    return volume.metadata.annotations.get(objects.CLASS_ANNOTATION) or volume.spec.storage_class_name
 
 
 def bound_to(claim: objects.PersistentVolumeClaim, volume: objects.PersistentVolume) -> objects.PersistentVolumeClaim:
