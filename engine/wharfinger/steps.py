@@ -39,8 +39,8 @@ def followed_by(steps: Generator[None, None, T], after_each: Callable[[], None])
             yield
 
 
-async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
-    """The result of the generator, which yields wherever it may be interrupted."""
+async def in_slices(steps: Generator[None, None, T], clock: Clock, pause: float = SLICE_PAUSE) -> T:
+    """The result of the generator, which yields wherever it may be interrupted; `pause` is in seconds."""
     ends = clock.monotonic() + SLICE
     while True:
         try:
@@ -49,7 +49,7 @@ async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
             result: T = finished.value
             return result
         if clock.monotonic() >= ends:
-            await clock.sleep(SLICE_PAUSE)
+            await clock.sleep(pause)
             ends = clock.monotonic() + SLICE
 
 

@@ -325,7 +325,7 @@ class Metric(Enum):
     EXPANDER_DURATION = _histogram(
         "wharfinger_expander_answer_seconds",
         "Time of `wharf expander` for an answer to cluster-autoscaler, which waits for five seconds, by result: 'answered', 'refused' "
-        "(the request cannot be read), 'failed'.",
+        "(the request cannot be read), 'cancelled' (the client has ended it, or its deadline has passed), 'failed'.",
         LOOP_SECONDS,
         "result",
     )

@@ -34,7 +34,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 NO_ANSWER = "<error>"
 """The code of a request without an answer, as client-go has it (rest/request.go)."""
 
-ANSWERS = ("answered", "refused", "failed")
+ANSWERS = ("answered", "refused", "cancelled", "failed")
 RESULTS = ("allowed", "refused", "unreadable", "forbidden", "busy", "late", "failed")
 
 

@@ -3,6 +3,9 @@
 cluster-autoscaler waits for five seconds and then continues without a response, so a fast response is better than a perfect one. A request
 that cannot be read is refused; its group of nodes is then chosen by the other expanders.
 
+Answers are computed one at a time, in slices of the event loop. What was begun ends when the client cancels its call, or its deadline has
+passed: nobody waits for the answer any more.
+
 Messages are those of `expander.proto`; Kubernetes objects in them become manifests. The classes are made from that file when they are
 needed first: no generated code, and no compiler of protocol buffers. It uses a small part of the format: messages with optional, repeated
 and map fields of scalars and messages.
@@ -10,9 +13,12 @@ and map fields of scalars and messages.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -23,16 +29,22 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
 
-from wharfinger.errors import InvalidObject, UsageError
+from wharfinger.errors import InvalidObject, UsageError, printable
 from wharfinger.framework.chain import Chain
+from wharfinger.framework.ports import Clock
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.steps import in_slices
 from wharfinger.what_if.node_groups import NodeGroup, RankedGroup, ranked_groups
+from wharfinger.what_if.rebalance.watched_cluster import WatchedCluster
 
 SERVICE = "grpcplugin.Expander"
 MAX_BYTES = 64 << 20  # of a request: thousands of pods for each of a dozen groups
+MAX_GROUPS = 1_000
+MAX_CALLS = 16
+"""Calls at a time, further ones are refused at once: each keeps its request in memory."""
 
 
 T = TypeVar("T", bound=objects.KubeStruct)
@@ -66,7 +78,7 @@ class Certificate(Struct, frozen=True, kw_only=True):
 
 
 class Expander:
-    """Answers for one chain on a state that others keep up to date; `report` gets a line for every group of every answer.
+    """Answers for one chain on a cluster that is watched; `report` gets a line for every group of every answer.
 
     `answered` is called for each request with its result (of `telemetry.metrics.ANSWERS`) and the seconds that it took.
     """
@@ -74,19 +86,35 @@ class Expander:
     def __init__(
         self,
         chain: Chain,
-        state: ClusterState,
+        live: WatchedCluster,
+        clock: Clock,
         report: Callable[[str], None],
         answered: Callable[[str, float], None] = lambda _result, _seconds: None,
     ) -> None:
         self._chain = chain
-        self._state = state
-        self._report = report
+        self._live = live
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._tell = report
         self._answered = answered
 
-    def best(self, request: bytes) -> bytes:
+    def _report(self, sentence: str) -> None:
+        self._tell(printable(sentence))
+
+    async def best(self, request: bytes) -> bytes:
         """The answer to a BestOptionsRequest: the best group, and why. InvalidObject for a request that cannot be read."""
-        options = _options(request)
-        ranked = ranked_groups(self._chain, self._state, [_group(option) for option in options if option.node is not None])
+        async with self._turn:
+            with self._live.held(), closing(self._best(request)) as steps:
+                return await in_slices(steps, self._clock, pause=0.0)
+
+    def _best(self, request: bytes) -> Generator[None, None, bytes]:
+        """A generator of steps that returns the answer; the state of the cluster must not change meanwhile."""
+        options = yield from _options(request)
+        groups: list[NodeGroup] = []
+        for option in options:
+            if option.node is not None:
+                groups += [(yield from _group(option, self._live.state))]
+        ranked = yield from ranked_groups(self._chain, self._live.state, groups)
         for option in options:
             if option.node is None:
                 self._report(f"{option.name}: left out, as the request has no node of it")
@@ -99,7 +127,7 @@ class Expander:
 
     async def serve(self, address: str, certificate: Certificate | None) -> Any:
         """The running server. UsageError if it cannot listen there."""
-        server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_BYTES)])
+        server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_BYTES)], maximum_concurrent_rpcs=MAX_CALLS)
         handler = grpc.unary_unary_rpc_method_handler(self._answer)
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, {"BestOptions": handler})])
         try:
@@ -115,10 +143,14 @@ class Expander:
     async def _answer(self, request: bytes, context: Any) -> bytes:
         began, result, refusal = time.monotonic(), "failed", ""
         try:
-            answer = self.best(request)
+            answer = await self.best(request)
             result = "answered"
         except InvalidObject as error:
             result, refusal = "refused", str(error)
+        except asyncio.CancelledError:
+            result = "cancelled"
+            self._report("a request was cancelled: its client does not wait any more")
+            raise
         finally:
             self._answered(result, time.monotonic() - began)  # before the answer is sent: whoever has it finds it counted
         if refusal:
@@ -127,19 +159,30 @@ class Expander:
         return answer
 
 
-def _options(request: bytes) -> Sequence[Option]:
-    """The options of a request; InvalidObject if it cannot be read."""
+def _options(request: bytes) -> Generator[None, None, Sequence[Option]]:
+    """A generator of steps that returns the options of a request; InvalidObject if it cannot be read."""
     try:
-        return _decoded(request)
+        return (yield from _decoded(request))
     except (ValueError, OverflowError, OSError) as error:  # OSError for a time beyond what the machine knows
         raise InvalidObject(f"the request cannot be read: {error}") from error
 
 
-def _group(option: Option) -> NodeGroup:
+def _group(option: Option, state: ClusterState) -> Generator[None, None, NodeGroup]:
+    """A generator of steps that returns the group of an option, without the pods that have got a node meanwhile.
+
+    InvalidObject for an object that cannot be read, and for a pod that is there twice.
+    """
     node = _converted(option, dict(option.node or {}), objects.Node)
-    pods = [_converted(option, _pending(pod), objects.Pod) for pod in option.pods]
-    limit = max(1, len(pods))  # further nodes would be empty
-    return NodeGroup(name=option.name, node=node, count=min(max(1, option.count), limit), pods=tuple(map(PodView, pods)))
+    pods: dict[str, PodView] = {}
+    for manifest_of_pod in option.pods:
+        pod = PodView(_converted(option, _pending(manifest_of_pod), objects.Pod))
+        if pod.uid in pods:
+            raise InvalidObject(f"group {option.name}, Pod {pod.key}: it is there twice")
+        pods[pod.uid] = pod
+        yield
+    waiting = tuple(pod for pod in pods.values() if not state.is_placed(pod.uid))
+    limit = max(1, len(waiting))  # further nodes would be empty
+    return NodeGroup(name=option.name, node=node, count=min(max(1, option.count), limit), pods=waiting)
 
 
 def _converted(option: Option, found: Mapping[str, Any], kind: type[T]) -> T:
@@ -173,20 +216,28 @@ def _chosen(ranked: Sequence[RankedGroup]) -> str:
     return "; chosen: first by name of equal ones"
 
 
-def _decoded(request: bytes) -> tuple[Option, ...]:
-    """The options of a BestOptionsRequest; `node` is None if the request has no node for the group. ValueError if it cannot be read."""
+def _decoded(request: bytes) -> Generator[None, None, tuple[Option, ...]]:
+    """A generator of steps that returns the options of a BestOptionsRequest; `node` is None if it has no node for the group.
+
+    ValueError if it cannot be read, has more than `MAX_GROUPS` groups, or one group twice.
+    """
     read = _read("BestOptionsRequest", request)
+    names = Counter(option.nodeGroupId for option in read.options)
+    if len(read.options) > MAX_GROUPS:
+        raise ValueError(f"it has {len(read.options):,} groups; at most {MAX_GROUPS:,} are compared")
+    if names and (most := names.most_common(1)[0])[1] > 1:
+        raise ValueError(f"it has group {most[0]} {most[1]} times")
+    yield
     nodes = {name: manifest(node) for name, node in read.nodeMap.items()}
     nodes |= {name: manifest(_read("Node", content)) for name, content in read.nodeBytesMap.items()}
-    return tuple(
-        Option(
-            name=option.nodeGroupId,
-            count=option.nodeCount,
-            node=nodes.get(option.nodeGroupId),
-            pods=tuple(_pods(option)),
-        )
-        for option in read.options
-    )
+    options = []
+    for option in read.options:
+        pods = []
+        for pod in _pods(option):
+            pods.append(pod)
+            yield
+        options.append(Option(name=option.nodeGroupId, count=option.nodeCount, node=nodes.get(option.nodeGroupId), pods=tuple(pods)))
+    return tuple(options)
 
 
 def _pods(option: Any) -> Iterator[Mapping[str, Any]]:

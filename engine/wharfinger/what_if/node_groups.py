@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import islice
 from typing import TypeAlias
 
@@ -27,7 +27,6 @@ from wharfinger.model.node_labels import HOSTNAME, INSTANCE_TYPE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.placing import queue_order
-from wharfinger.steps import at_once
 from wharfinger.what_if.supposed_changes import NewNode, SupposedChanges, evaluated, node_like
 
 MIN_PODS, MIN_PODS_TOGETHER = 500, 1_000
@@ -77,38 +76,40 @@ class RankedGroup(Struct, frozen=True, kw_only=True):
 
 def ranked_groups(
     chain: Chain, state: ClusterState, groups: Sequence[NodeGroup], now: Callable[[], float] = time.monotonic
-) -> tuple[RankedGroup, ...]:
-    """The groups, best first. The state is left as it was.
+) -> Generator[None, None, tuple[RankedGroup, ...]]:
+    """A generator of steps, about one decision each, that returns the groups, best first. The state is left as it was.
 
     All groups are tried with as many of their first pods as there is time for, by `now`: all, or at least the same number of each group.
     """
     least = max(1, min(MIN_PODS, MIN_PODS_TOGETHER // max(1, len(groups))))
     ends = now() + BUDGET
     devices = _devices(state, groups)
-    tried = [_alone(chain, state, group, devices[group.name], least) for group in groups]
+    tried: list[RankedGroup] = []
+    for group in groups:
+        tried += [(yield from _alone(chain, state, group, devices[group.name], least))]
     took = max(now() - ends + BUDGET, 1e-9)
     limit = int(least * (BUDGET - took) / took)  # the number that the time left is enough for
     if limit > least and any(found.tried < found.pods for found in tried):
-        tried = [
-            found if found.tried == found.pods else _alone(chain, state, group, devices[group.name], limit)
-            for group, found in zip(groups, tried, strict=True)
-        ]
+        for place, group in enumerate(groups):
+            if tried[place].tried < tried[place].pods:
+                tried[place] = yield from _alone(chain, state, group, devices[group.name], limit)
     best = max((found.placed for found in tried), default=0)
     equal = [group for group, found in zip(groups, tried, strict=True) if found.placed == best]
     looked_at = max((found.tried for found in tried), default=0)
     seen = [replace(group, pods=tuple(queue_order(chain, group.pods)[:looked_at])) for group in equal]
-    points = _points(chain, state, seen, devices, least) if len(equal) > 1 and best else {}
+    points = (yield from _points(chain, state, seen, devices, least)) if len(equal) > 1 and best else {}
     ranked = [replace(found, points=points.get(found.name, ())) for found in tried]
     return tuple(sorted(ranked, key=lambda found: (-found.placed, [-total for total in found.points], found.nodes, found.free, found.name)))
 
 
-def _alone(chain: Chain, state: ClusterState, group: NodeGroup, devices: Devices, limit: int) -> RankedGroup:
-    """The group, with its nodes added and `limit` of its pods placed."""
+def _alone(chain: Chain, state: ClusterState, group: NodeGroup, devices: Devices, limit: int) -> Generator[None, None, RankedGroup]:
+    """A generator of steps that returns the group, with its nodes added and `limit` of its pods placed."""
     pods = queue_order(chain, group.pods)[:limit]
     with SupposedChanges(state) as supposed:
-        new = {added.name for added in _added(supposed, group, devices, group.count)}
-        results = at_once(evaluated(Decider(chain), supposed, pods)).pods
-        found = [each for each in results if each.node is not None and not each.victims]
+        added = yield from _added(supposed, group, devices, group.count)
+        new = {node.name for node in added}
+        results = yield from evaluated(Decider(chain), supposed, pods)
+        found = [each for each in results.pods if each.node is not None and not each.victims]
         free = _free(state, new)
         asks = any(pod.object.spec.resource_claims or backed(pod, state.objects) for pod in group.pods)
     return RankedGroup(
@@ -122,14 +123,15 @@ def _alone(chain: Chain, state: ClusterState, group: NodeGroup, devices: Devices
     )
 
 
-def _added(supposed: SupposedChanges, group: NodeGroup, devices: Devices, how_many: int) -> list[NewNode]:
-    """New nodes of the group, added under names that no node has."""
+def _added(supposed: SupposedChanges, group: NodeGroup, devices: Devices, how_many: int) -> Generator[None, None, list[NewNode]]:
+    """A generator of steps that returns new nodes of the group, added under names that no node has."""
     taken = supposed.state.snapshot()
     names = (name for number in range(1, taken.n_nodes + how_many + 1) if taken.row(name := f"{group.name}-new-{number}") is None)
     _, slices = devices
     new = [node_like(group.node, name, slices=slices) for name, _ in zip(names, range(how_many), strict=False)]
     for node in new:
         supposed.add(node)
+        yield
     return new
 
 
@@ -174,13 +176,16 @@ def _free(state: ClusterState, names: set[str]) -> float:
 
 def _points(
     chain: Chain, state: ClusterState, groups: Sequence[NodeGroup], devices: Mapping[str, Devices], kinds: int
-) -> dict[str, tuple[float, ...]]:
-    """The sum of the totals of the pods of each group on its new node; the cluster has one new node per group.
+) -> Generator[None, None, dict[str, tuple[float, ...]]]:
+    """A generator of steps that returns the sum of the totals of the pods of each group on its new node.
 
-    Pods of other templates than the first `kinds` of a group do not count.
+    The cluster has one new node per group. Pods of other templates than the first `kinds` of a group do not count.
     """
     with SupposedChanges(state) as supposed:
-        nodes = {group.name: _added(supposed, group, devices[group.name], 1)[0].name for group in groups}
+        nodes = {}
+        for group in groups:
+            [node] = yield from _added(supposed, group, devices[group.name], 1)
+            nodes[group.name] = node.name
         snapshot, decider = state.snapshot(), Decider(chain)
         found: dict[str, defaultdict[int, float]] = {}
         for group in groups:
@@ -190,5 +195,6 @@ def _points(
             for pod in [first[template] for template in islice(alike, kinds)]:
                 for part in decider.decide(snapshot, pod).scores_at(nodes[group.name]):
                     totals[part.tier] += part.weighted * alike[pod.template]
+                yield
     tiers = sorted(set().union(*found.values()))
     return {name: tuple(totals[tier] for tier in tiers) for name, totals in found.items()}

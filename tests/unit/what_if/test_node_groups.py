@@ -10,6 +10,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.steps import at_once
 from wharfinger.what_if import node_groups
 from wharfinger.what_if.node_groups import BUDGET, NodeGroup, ranked_groups
 
@@ -31,7 +32,7 @@ def group(name, n_pods):
 def test_as_many_pods_are_tried_as_there_is_time_for(monkeypatch, takes, tried, cut):
     monkeypatch.setattr(node_groups, "MIN_PODS", 10)
     clock = itertools.count(0.0, takes)
-    ranked = ranked_groups(assemble(), ClusterState(0.0), [group("large", 40), group("small", 12)], lambda: next(clock))
+    ranked = at_once(ranked_groups(assemble(), ClusterState(0.0), [group("large", 40), group("small", 12)], lambda: next(clock)))
     assert {found.tried for found in ranked} == tried
     assert all(found.placed == found.tried for found in ranked)
     large = next(found for found in ranked if found.name == "large")
@@ -45,7 +46,7 @@ def test_many_groups_share_the_pods_that_are_tried_in_any_case(monkeypatch, n_gr
     alone = node_groups._alone
     monkeypatch.setattr(node_groups, "_alone", lambda *found: asked.append(found[-1]) or alone(*found))
     clock = itertools.count(0.0, BUDGET)
-    ranked_groups(assemble(), ClusterState(0.0), [group(f"g{number}", 1) for number in range(n_groups)], lambda: next(clock))
+    at_once(ranked_groups(assemble(), ClusterState(0.0), [group(f"g{number}", 1) for number in range(n_groups)], lambda: next(clock)))
     assert asked == [tried] * n_groups
 
 
@@ -111,12 +112,12 @@ def test_the_nodes_of_a_group_have_the_devices_of_a_node_of_their_kind(labels, p
         pods.append(PodView(decode.convert(plain, objects.Pod)))
     template = labelled("template", **{key.replace("/", "_"): value for key, value in labels.items()})
     before = len(state.objects.all(objects.ResourceSlice))
-    (found,) = ranked_groups(assemble(), state, [NodeGroup(name="gpus", node=template, count=1, pods=tuple(pods))])
+    (found,) = at_once(ranked_groups(assemble(), state, [NodeGroup(name="gpus", node=template, count=1, pods=tuple(pods))]))
     assert found.placed == placed
     assert str(found).endswith(said)
     assert len(state.objects.all(objects.ResourceSlice)) == before
 
 
 def test_nothing_is_reported_of_devices_where_no_pod_requests_any():
-    (found,) = ranked_groups(assemble(), ClusterState(0.0), [group("plain", 1)])
+    (found,) = at_once(ranked_groups(assemble(), ClusterState(0.0), [group("plain", 1)]))
     assert "devices" not in str(found)

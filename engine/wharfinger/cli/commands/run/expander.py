@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import re
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,7 @@ from wharfinger.framework.chain import Chain, assemble
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics, answer_timer
 from wharfinger.web.app import Checks, application
-from wharfinger.web.server import Server
+from wharfinger.web.server import Server, ServingCertificate
 
 if TYPE_CHECKING:
     from wharfinger.web.expander import Certificate
@@ -82,6 +83,10 @@ def _certificate(listen: str, certificate: str | None, private_key: str | None) 
         if not _local(host):
             raise UsageError(f"--listen {listen} can be reached from other machines, so it needs --certificate and --private-key")
         return None
+    try:
+        ServingCertificate(certificate, private_key).reload()
+    except ssl.SSLError as error:
+        raise UsageError(f"--certificate {error.strerror}") from error
     return Certificate(chain=Path(certificate).read_bytes(), key=Path(private_key).read_bytes())
 
 
@@ -100,11 +105,11 @@ async def _serve(  # noqa: PLR0913, PLR0917 — the flags that are passed on
     metrics = Metrics(CollectorRegistry())
     metrics.read(Metric.BUILD, lambda: {(wharfinger.__version__,): 1})
     async with contextlib.AsyncExitStack() as opened:
-        live, _, _ = await opened.enter_async_context(live_cluster.watched(kubeconfig, context, "wharf-expander"))
+        live, _, clock = await opened.enter_async_context(live_cluster.watched(kubeconfig, context, "wharf-expander"))
         if observed_at is not None:
             observed = await opened.enter_async_context(Server(application(Checks(), metrics.registry), *observed_at))
             streams.print_stderr(f"serves metrics at {observed.url}/metrics")
-        server = await Expander(chain, live.state, streams.print_stderr, answer_timer(metrics)).serve(listen, proof)
+        server = await Expander(chain, live, clock, streams.print_stderr, answer_timer(metrics)).serve(listen, proof)
         streams.print_stderr(f"answers cluster-autoscaler at {listen}")
         try:
             await server.wait_for_termination()
