@@ -48,16 +48,16 @@ def latest(kept: Record | None, remembered: Record | None) -> Record | None:
 
 
 class LastKnownGood:
-    """Records in a folder, which is created with the first one."""
+    """Records in `folder`, which is created with the first one."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "policies"
+        self.folder = folder / "policies"
 
     def load(self) -> tuple[list[Record], list[str]]:
         """The records that can be read, by source and key, and a sentence for each that cannot."""
         records: list[Record] = []
         troubles: list[str] = []
-        for path in sorted(self._folder.glob("*.json")):
+        for path in sorted(self.folder.glob("*.json")):
             try:
                 records.append(_read(path))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -66,7 +66,7 @@ class LastKnownGood:
 
     def keep(self, record: Record) -> None:
         """Write a record to disk; raises OSError."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         body = {
             "source": record.source,
             "key": record.key,
@@ -86,7 +86,7 @@ class LastKnownGood:
         self._path(source, key).unlink(missing_ok=True)
 
     def _path(self, source: str, key: str) -> Path:
-        return self._folder / f"{_digest({'source': source, 'key': key})[:40]}.json"
+        return self.folder / f"{_digest({'source': source, 'key': key})[:40]}.json"
 
 
 def _read(path: Path) -> Record:

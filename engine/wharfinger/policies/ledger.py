@@ -374,7 +374,7 @@ class Records:
         try:
             kept.keep(record)
         except OSError as error:
-            return [RecordNotWritten(f"{record.source}: {record.key} cannot be kept for a restart: {error}")]
+            return [RecordNotWritten(f"{record.source}: {record.key} cannot be kept for a restart: {_not_written(kept, error)}")]
         self._written[record.source, record.key] = record
         return []
 
@@ -384,9 +384,14 @@ class Records:
         try:
             kept.drop(source, key)
         except OSError as error:
-            return [RecordNotWritten(f"{source}: {key} cannot be forgotten: {error}")]
+            return [RecordNotWritten(f"{source}: {key} cannot be forgotten: {_not_written(kept, error)}")]
         del self._to_drop[place]
         return []
+
+
+def _not_written(kept: LastKnownGood, error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{kept.folder}: {reason}; it is tried again until the folder has free space and may be written"
 
 
 def record_of(entry: Entry) -> Record | None:

@@ -110,7 +110,8 @@ async def test_a_disk_that_is_full_is_reported_and_stops_nothing(tmp_path):
     assert world.deciding() == {"a": "a"}
     [(where, error)] = world.seen.failures
     assert where == "policies"
-    assert error.startswith("folder: a.policy cannot be kept for a restart: ")
+    reason = "File exists; it is tried again until the folder has free space and may be written"
+    assert error == f"folder: a.policy cannot be kept for a restart: {tmp_path / 'policies'}: {reason}"
 
 
 @story

@@ -43,6 +43,10 @@ class LogOverflow(WharfingerError):
     """Entries come faster than they can be written."""
 
 
+class LogNotWritten(WharfingerError):
+    """The disk refuses a part of the log."""
+
+
 class LogWriter:
     """Writes the files of one run of the process. `wants_checkpoint`: the next entry has to be a checkpoint; a new file begins with it."""
 
@@ -105,7 +109,7 @@ class LogWriter:
             self._empty.close()
 
     def _failed_write(self, error: BaseException) -> None:
-        self._failed(error)
+        self._failed(self._named(error))
         if self._file is not None and self._n_decisions == self._n_before:
             # A part of a checkpoint cannot be replayed, and would take the place of a file that can.
             with suppress(OSError):
@@ -190,8 +194,15 @@ class LogWriter:
             os.fsync(self._file.fileno())
             self._file.close()
         except OSError as error:
-            self._failed(error)
+            self._failed(self._named(error))
         self._file = None
+
+    def _named(self, error: BaseException) -> BaseException:
+        """The error with the path of the log and the way out, if the disk has raised it."""
+        if not isinstance(error, OSError):
+            return error
+        goes_on = "nothing is recorded until the disk has free space and may be written"
+        return LogNotWritten(f"{self._path}: the decision log cannot be written: {error.strerror or error}; {goes_on}")
 
 
 def begun(path: Path) -> FileIO:

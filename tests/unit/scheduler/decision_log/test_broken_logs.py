@@ -301,7 +301,8 @@ def test_a_failing_disk_is_reported_and_tried_again_later(path, monkeypatch):
             if failures:
                 break
             time.sleep(0.02)
-        assert "No space left" in str(failures[0])
+        goes_on = "nothing is recorded until the disk has free space and may be written"
+        assert str(failures[0]) == f"{path}: the decision log cannot be written: No space left on device; {goes_on}"
         del recording._writer._write
         recording.state.add_node(node("n2"))
         assert not recording._writer.has_room, "not at once"
