@@ -140,6 +140,19 @@ def test_more_than_there_is_shows_as_less_than_nothing() -> None:
 # ── the filter and the choice ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize("text", ["NaN", "1e", "٣٤", "0x10", "9" * 20_000, "half", "\x9b"])
+def test_a_share_that_cannot_be_read_is_named_and_changes_no_other_pod(text: str) -> None:
+    chain = assemble((), ChainConfig(arguments={"GpuShares": {"sharesAreAnnotations": True}}))
+    odd = pod("odd", annotations={MILLI: text})
+    decision = decide(chain, cluster(node("n", 2)).snapshot(), odd)
+    assert decision.node is None
+    assert f"1 node(s) had no GPU: the annotation {MILLI} of the pod cannot be read: " in decision.message
+    assert "is not a quantity" in decision.message
+    assert len(decision.message) < 1_000
+    assert decision.message.isprintable()
+    assert placed(chain, cluster(node("n", 1)), pod("other", annotations={MILLI: "600"})) == [("n", "0")]
+
+
 def test_a_share_needs_one_gpu_that_can_hold_it() -> None:
     state = cluster(node("n", 2))
     halves = [pod("a", milli=600), pod("b", milli=600)]

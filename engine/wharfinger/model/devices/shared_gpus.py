@@ -78,6 +78,15 @@ class GpuNames(Struct, frozen=True, kw_only=True):
             return _whole_gpus(count)
         return GpuDemand(max(count, 1), min(-(-total // max(count, 1)), MAX_THOUSANDTHS))
 
+    def unreadable(self, pod: PodView) -> str:
+        """The reason why the share in the annotation of a pod cannot be read, so that the pod fits on no node; "" if it can."""
+        text = pod.annotations.get(self.share) if self.annotated else None
+        try:
+            quantity.value(text or "0")
+        except InvalidObject as error:
+            return f"the annotation {self.share} of the pod cannot be read: {error}"
+        return ""
+
     def offered(self, node: objects.Node) -> int:
         """The number of GPUs of a node; `NO_GPUS` for one that takes no part."""
         allocatable = node.status.allocatable

@@ -66,7 +66,9 @@ class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin):
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:
         """Skip for a pod that requests no GPUs."""
         wanted = self.names.wanted(attempt.pod)
-        return SKIP if wanted is None else attempt.shared.once(GpusFree, lambda: GpusFree(wanted, self.names))
+        if wanted is None:
+            return SKIP
+        return attempt.shared.once(GpusFree, lambda: GpusFree(wanted, self.names, self.names.unreadable(attempt.pod)))
 
     def annotations(self, attempt: Attempt, row: int) -> Mapping[str, str]:
         """The index annotation of a pod that gets GPUs of a node that takes part."""
@@ -113,13 +115,17 @@ class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin):
 
 
 class GpusFree(PreparedFilter):
-    """`FULL` for nodes on which too few GPUs have room, `NEVER` for nodes on which they would not even if no pod used them."""
+    """`FULL` for nodes on which too few GPUs have room, `NEVER` for nodes on which they would not even if no pod used them.
 
-    def __init__(self, wanted: GpuDemand, names: GpuNames) -> None:
+    `unreadable` is the reason why the share of the pod cannot be read, "" if it can.
+    """
+
+    def __init__(self, wanted: GpuDemand, names: GpuNames, unreadable: str) -> None:
         self._wanted = wanted
         self._names = names
         few = _shortage_text(wanted)
-        self.reasons = (Reason(f"node(s) had {few} free"), Reason(f"node(s) had {few}", resolvable=False))
+        never = f"node(s) had no GPU: {unreadable}" if unreadable else f"node(s) had {few}"
+        self.reasons = (Reason(f"node(s) had {few} free"), Reason(never, resolvable=False))
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8] | Mask:
         """The verdicts."""
