@@ -16,6 +16,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlencode
@@ -280,19 +281,23 @@ class Connection:
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         timeout = aiohttp.ClientTimeout(total=request.seconds, sock_connect=self.limits.connect_timeout)
-        async with _opened(self._requests).request(
-            request.method,
-            self._url(request.path),
-            params=request.params,
-            data=request.body,
-            headers=headers,
-            timeout=timeout,
-            server_hostname=self.credentials.server_name,
-            ssl=self.credentials.tls or True,
-            proxy=self.credentials.proxy,
-            allow_redirects=False,
-        ) as answer:
-            return answer.status, await answer.read(), answer.headers.get("Retry-After")
+        condition = _BEFORE_SENDING.set(request.before)
+        try:
+            async with _opened(self._requests).request(
+                request.method,
+                self._url(request.path),
+                params=request.params,
+                data=request.body,
+                headers=headers,
+                timeout=timeout,
+                server_hostname=self.credentials.server_name,
+                ssl=self.credentials.tls or True,
+                proxy=self.credentials.proxy,
+                allow_redirects=False,
+            ) as answer:
+                return answer.status, await answer.read(), answer.headers.get("Retry-After")
+        finally:
+            _BEFORE_SENDING.reset(condition)
 
     def _reload_if_untrusted(self, error: Exception) -> None:
         if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
@@ -325,7 +330,21 @@ class Connection:
         connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, keepalive_timeout=60, socket_factory=self._socket)
         # Compression would save bandwidth, but cost CPU on both sides; CPU is what limits the rate.
         headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": self._user_agent}
-        return aiohttp.ClientSession(connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar())
+        return aiohttp.ClientSession(
+            connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar(), request_class=_ConditionalRequest
+        )
+
+
+_BEFORE_SENDING: ContextVar[Condition] = ContextVar("before sending", default=no_condition)
+"""The condition of the request that the current task sends."""
+
+
+class _ConditionalRequest(aiohttp.ClientRequest):
+    """A request whose condition is checked once its connection is open, which may take longer behind a proxy than a lease lasts."""
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        _BEFORE_SENDING.get()()
+        return await super().send(conn)
 
 
 def _opened(session: aiohttp.ClientSession | None) -> aiohttp.ClientSession:

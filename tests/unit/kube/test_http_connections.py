@@ -13,12 +13,12 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from tests.unit.kube.conftest import RealClock, kubeconfig, until
-from tests.unit.kube.scripted_server import Answer, refused
+from tests.unit.kube.scripted_server import Answer, ScriptedServer, refused
 from tests.unit.web.certificates import signed_by_itself
 from wharfinger.framework.ports import BindFailed, WriteFailed
 from wharfinger.kube import api_errors
 from wharfinger.kube import credentials as credentials_of
-from wharfinger.kube.connection import Connection
+from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.custom_resources import ObjectWriter
 from wharfinger.kube.http_connections import HttpConnections
@@ -78,6 +78,28 @@ def test_a_write_that_became_forbidden_while_waiting_for_a_connection_is_not_sen
         assert len(server.seen) == 1
 
     run(scenario)
+
+
+def test_behind_a_proxy_the_permission_is_checked_again_with_the_connection_too(tmp_path):
+    """A server that takes a request for another one is a proxy."""
+    asked = []
+
+    def may_write():
+        asked.append("again")
+        return len(asked) < 2
+
+    async def scenario():
+        async with ScriptedServer().serving() as server:
+            server.on("POST", PATH, Answer(status=201))
+            path = kubeconfig(tmp_path, "http://192.0.2.1", cluster={"proxy-url": server.address})
+            async with Connection(Credentials(path, None, time.monotonic), Limits()) as connection:
+                with pytest.raises(BindFailed, match="not the leader any more"):
+                    await ApiBinder(connection, RealClock(), may_write).bind(POD, "a")
+                assert server.seen == []
+                await ApiBinder(connection, RealClock()).bind(POD, "a")
+                assert len(server.seen) == 1
+
+    asyncio.run(scenario())
 
 
 WRITES = {
