@@ -8,6 +8,8 @@ from tests.cluster import custom, objects
 from tests.cluster.custom import EAST, phase, pods_of, running, zoned
 from tests.cluster.waiting import eventually
 
+TEMPLATE = {"spec": {"schedulerName": "wharfinger", "containers": [{"name": "main", "image": "web:1"}]}}
+
 
 def test_an_app_runs_scales_changes_and_goes(defined, wharf, nodes, kubectl):
     nodes(4)
@@ -50,6 +52,23 @@ def test_manual_edits_are_healed(defined, wharf, nodes):
     defined.api.delete("Service", "web")
     eventually(lambda: [each for each in defined.api.list("Service", "default") if each["metadata"]["name"] == "web"])
     eventually(lambda: running(defined, 2))
+
+
+UNSEEN = "a\x7fb\x80c\x85d\x9be\u2028f\u2029g\ufeffh"
+"""Characters that YAML refuses or reads as line breaks."""
+
+
+def test_texts_with_any_characters_are_written_as_they_are(defined, wharf, nodes):
+    nodes(2)
+    custom.create(defined, "PolicyApp", "web", {"image": "web:1", "replicas": 1, "env": [{"name": "A", "value": UNSEEN}]})
+    custom.create(defined, "PlacementPreview", "odd", {"template": TEMPLATE, "policies": [{"name": UNSEEN}]})
+
+    eventually(lambda: running(defined, 1))
+    made = defined.api.get("Deployment", "web")
+    assert made["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] == UNSEEN
+    found = eventually(lambda: custom.status(defined, "PlacementPreview", "odd").get("conditions"))
+    assert found[0]["message"].startswith(f'there is no active policy "{UNSEEN[:5]}')
+    assert "reconciling" not in wharf.log
 
 
 def test_an_unchanged_cluster_causes_no_writes(defined, wharf, nodes):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.cluster import custom
 from tests.cluster.process import WharfProcess
 from tests.cluster.replicas import configuration
 from tests.cluster.waiting import eventually
@@ -60,3 +61,26 @@ def test_pods_of_a_policy_beyond_its_budget_wait_and_all_others_go_on(control_pl
         assert 'wharfinger_policy_suspensions_total{policy="slow"}' in metrics
         assert f"{LONGEST} " in metrics
         assert wharf.terminate() == 0
+
+
+def test_the_object_of_a_suspended_policy_says_so(control_plane, defined, nodes, pods, kubectl):
+    nodes(5)
+    settings = configuration(control_plane, limits={"policyBudget": "0.001ms"})
+    with WharfProcess(control_plane, f"--config={settings}") as wharf:
+        wharf.wait_scheduling()
+        custom.create(defined, "SchedulingPolicy", "slow", {"source": SLOW})
+        eventually(lambda: custom.condition(custom.status(defined, "SchedulingPolicy", "slow"), "Active") == "True")
+        pods(20, prefix="slow", scheduler=NAME, labels={"team": "slow"})
+
+        def active():
+            found = custom.status(defined, "SchedulingPolicy", "slow")["conditions"]
+            return next(each for each in found if each["type"] == "Active")
+
+        eventually(lambda: active()["status"] == "False")
+        reason, message = active()["reason"], active()["message"]
+        assert reason == "Suspended"
+        assert "it took " in message
+        assert kubectl("get", "spol", "slow", "--no-headers").split()[1] == "Suspended"
+        about = [event for event in control_plane.api.list("Event") if event["regarding"]["kind"] == "SchedulingPolicy"]
+        notes = eventually(lambda: [event["note"] for event in about if event["reason"] == "PolicySuspended"])
+        assert notes == [message]
