@@ -6,8 +6,8 @@ are written at a time: one at first, and more the longer the oldest has waited. 
 An event that happens once to an object is named after the object's uid. The next leader can record it again after this process was killed:
 the API server refuses it if it exists.
 
-Leadership is not checked before an event is sent, as it is before all other writes: the event is about what this process decided or did while it
-led, which stays true, and nothing acts upon it.
+Leadership is not checked before an event is sent, as it is before all other writes: the event is about what this process decided or did
+while it led, which stays true, and nothing acts upon it.
 
 Repetitions (the same type, reason and action about the same pod) become a series. Its count is patched at the first repetition and then at
 most every few minutes, as client-go's recorder does (tools/events/event_broadcaster.go, Kubernetes 1.36). The note stays that of the first
