@@ -63,7 +63,7 @@ def grouped(pods: Sequence[PodView]) -> list[WorkloadPods]:
                 f"DaemonSet {pod.namespace}/{owner.name} has one pod for each node, so there is no room to count; "
                 "`wharf dry-run -f` says where its pods fit"
             )
-        key = pod.template if owner is None else (pod.namespace, owner.kind, owner.name)
+        key = (pod.template, pod.node_name) if owner is None else (pod.namespace, owner.kind, owner.name)
         groups.setdefault(key, []).append(pod)
     return [WorkloadPods(name=_name(found[0]), pods=tuple(found)) for found in groups.values()]
 

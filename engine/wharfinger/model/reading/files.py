@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import io
+import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -203,6 +204,7 @@ class _Reader:
         self._ignored: Counter[str] = Counter()
         self._skipped: list[str] = []
         self._replaced = 0
+        self._numbers: dict[tuple[type[objects.AnyObject], str, str], Iterator[int]] = {}
         self._differing: dict[str, dict[str, None]] = {}
         self._taken_at: float | None = None
 
@@ -290,9 +292,20 @@ class _Reader:
         obj = decode.decode_json(item, struct) if isinstance(item, msgspec.Raw) else decode.convert(item, struct)
         if self._written:
             _require_template(plain, kind)
-        if not obj.metadata.name and not (obj.metadata.generate_name and kind == "Pod"):
-            raise InvalidObject("metadata.name: it has no name")
+        if not obj.metadata.name:
+            if not (obj.metadata.generate_name and (self._written or kind == "Pod")):
+                raise InvalidObject("metadata.name: it has no name")
+            obj = self._named(obj)
         self.keep(obj)
+
+    def _named(self, obj: Any) -> Any:
+        """The object with a name of its own, with a number where the API server appends letters to `generateName`."""
+        own, found = obj.metadata, self._found.get(type(obj), {})
+        numbers = self._numbers.setdefault((type(obj), own.namespace, own.generate_name), itertools.count())
+        while True:
+            named = structs.replace(obj, metadata=structs.replace(own, name=f"{own.generate_name}{next(numbers)}"))
+            if objects.key_of(named) not in found:
+                return named
 
     def _shared(self, obj: objects.AnyObject) -> objects.AnyObject:
         if isinstance(obj, objects.Pod):
@@ -303,7 +316,7 @@ class _Reader:
         """Add an object, which shares its parts with those before it."""
         obj = self._shared(obj)
         found = self._found.setdefault(type(obj), {})
-        key = objects.key_of(obj) if obj.metadata.name else f"{objects.key_of(obj)}{obj.metadata.generate_name}{len(found)}"
+        key = objects.key_of(obj)
         if key in found:
             self._replaced += 1
             if self._written or found[key] != obj:

@@ -443,12 +443,9 @@ def _bare_pod(pod: objects.Pod) -> Iterator[objects.AnyObject]:
     """The pod as it was before it was scheduled; a node that its manifest demands stays."""
     ran = bool(pod.spec.node_name and pod.status.phase)
     metadata = pod.metadata
-    name = metadata.name or f"{metadata.generate_name}0"
-    namespace = metadata.namespace or "default"
+    name, namespace = metadata.name, metadata.namespace or "default"
     yield objects.Pod(
-        metadata=structs.replace(
-            metadata, name=name, namespace=namespace, uid=metadata.uid or _own_uid(namespace, name), deletion_timestamp=None
-        ),
+        metadata=structs.replace(metadata, namespace=namespace, uid=metadata.uid or _own_uid(namespace, name), deletion_timestamp=None),
         spec=structs.replace(pod.spec, node_name="") if ran else pod.spec,
     )
 

@@ -147,6 +147,21 @@ def test_other_workloads():
     assert owners["default/pt"] is None
 
 
+def test_objects_whose_name_the_api_server_makes_have_names_of_their_own():
+    pod = "{apiVersion: v1, kind: Pod, metadata: {%s}, spec: {}}"
+    job = "{apiVersion: batch/v1, kind: Job, metadata: {generateName: run-}, spec: {template: {spec: {}}}}"
+    cron = "{apiVersion: batch/v1, kind: CronJob, metadata: {generateName: at-}, spec: {jobTemplate: {spec: {template: {spec: {}}}}}}"
+    own = [pod % "name: p-1", pod % "generateName: p-", pod % "generateName: p-", pod % "generateName: p-, namespace: shop"]
+    given = files.read_bytes("\n---\n".join([*own, job, job, cron]).encode(), written=True)
+    assert [objects.key_of(each) for each in workloads.expand(given).pods] == [
+        *("default/p-1", "default/p-0", "default/p-2", "shop/p-0"),
+        *("default/run-0-0", "default/run-1-0", "default/at-0-0"),
+    ]
+    assert not given.skipped
+    with pytest.raises(InvalidObject, match=r"metadata\.name: it has no name"):
+        files.read_bytes(job.encode())  # what a cluster has, has a name
+
+
 def test_a_pod_that_ran_is_pending_again():
     running = "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: U}, spec: {nodeName: n}, status: {phase: Running}}"
     fixed = "{apiVersion: v1, kind: Pod, metadata: {generateName: q-}, spec: {nodeName: n}}"

@@ -71,6 +71,14 @@ def test_bare_pods_of_one_template_are_one_group_and_taken_names_are_left_out():
     assert [each.pod.name for each in itertools.islice(group.further(state), 2)] == ["gpu-5", "gpu-6"]
 
 
+def test_pods_that_name_their_node_are_no_pods_of_those_that_name_another_or_none():
+    pods = [
+        PodView(objects.Pod(metadata=objects.ObjectMeta(name=name, namespace="x"), spec=objects.PodSpec(node_name=node)))
+        for name, node in (("a", ""), ("b", "one"), ("c", "two"), ("d", ""), ("e", "one"))
+    ]
+    assert [[pod.name for pod in group.pods] for group in grouped(pods)] == [["a", "d"], ["b", "e"], ["c"]]
+
+
 def test_a_daemon_set_has_no_further_pods():
     owner = objects.OwnerReference(kind="DaemonSet", name="agent", controller=True)
     pod = objects.Pod(metadata=objects.ObjectMeta(name="agent-x", namespace="x", owner_references=(owner,)))
