@@ -130,7 +130,7 @@ class Questions:
             found, kind = await self._referred(meta.namespace, spec.workload_ref)
         else:
             found = {"metadata": {"name": meta.name, "namespace": meta.namespace}, "spec": {"template": spec.template or {}}}
-            kind = objects.ReplicaSet
+            kind = objects.Deployment  # whose ReplicaSet has its pods spread, as the API server will have it
         if spec.replicas is not None:
             counts = ("parallelism", "completions") if kind is objects.Job else ("replicas",)
             found = {**found, "spec": {**(found.get("spec") or {}), **dict.fromkeys(counts, spec.replicas)}}

@@ -196,6 +196,16 @@ def test_a_policy_of_another_namespace_is_answered_like_one_that_does_not_exist(
         assert str(caught.value) == f'there is no active policy "{name}"'
 
 
+def test_pods_of_a_template_are_those_of_a_deployment_which_kubernetes_spreads():
+    found = question(replicas=2)
+    [owner] = found.made
+    assert isinstance(owner, objects.ReplicaSet)
+    for pod in found.pods:
+        assert (pod.controller.kind, pod.controller.name) == ("ReplicaSet", owner.metadata.name)
+        assert owner.spec.selector.match_labels.items() <= pod.labels.items()
+        assert "pod-template-hash" in owner.spec.selector.match_labels
+
+
 def test_params_are_refused_for_a_policy_that_is_named():
     with pytest.raises(UsageError, match="`params` are for the policy of `source`"):
         question(policies=[{"name": "team-a", "params": {"spare": "10%"}}])
