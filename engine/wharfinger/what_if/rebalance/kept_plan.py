@@ -84,6 +84,8 @@ def read_plan(text: bytes, where: str) -> KeptPlan:
         documents = list(parse_yaml(text, unique_keys=True))
     except NotReadable as error:
         raise UsageError(f"{where}: {error}") from None
+    if not documents:
+        raise UsageError(f"{where}: not a plan of wharf rebalance --format json or yaml: it is empty")
     try:
         found = msgspec.convert(documents[0] if len(documents) == 1 else documents, KeptPlan)
     except msgspec.ValidationError as error:

@@ -51,7 +51,7 @@ def test_a_plan_is_read_as_it_was_made(made, value, written):
         (b"{", "not YAML"),
         (b"[" * 100_000, "nested more than 200 levels deep"),  # the parser in C would end the process
         (b"goals: []\ngoals: []", 'the key "goals" is there twice'),
-        (b"", "not a plan"),
+        (b"", "not a plan of wharf rebalance --format json or yaml: it is empty"),
         (b"moves: []", "missing required field `goals`"),
         (b"\xff\xfe\x00", "neither JSON nor YAML"),
     ],
