@@ -91,7 +91,7 @@ class CarriedOut(Struct, frozen=True, kw_only=True):
     """The steps of a plan that were done; `stopped` is the reason why the rest was not, `closed` are nodes that stay cordoned.
 
     `left_out` are moves that were not made while the plan went on, `left` those that it did not come to. `evicted` is the number of pods
-    that were evicted: one more than `completed` if the last one has no replacement on a node. `cancelled` is True if it stopped
+    that were evicted: more than `completed` if one has no replacement on a node. `cancelled` is True if it stopped
     because its task was cancelled, which `stopped` then says; `refused` if the API server has refused a write for good.
     """
 
@@ -244,25 +244,31 @@ class PlanExecution:
             raise MoveNotPossible(gone(move))
         if (why := self._move_check.protection(move, pod)) is not None:
             raise MoveNotPossible(why)
-        known = frozenset(self._live.siblings(pod))
+        known, has_controller = frozenset(self._live.siblings(pod)), self._live.controller(pod) is not None
         self._leaving = move
         self._move_check.evicting(pod)
         await self._evicted(pod)
-        replacement = await self._replacement(pod, known)
+        replacement = await self._replacement(pod, known, has_controller=has_controller)
         self._move_check.replaced(move, pod, replacement)
         self._leaving = None
         self._completed.append(CompletedMove(move=move, pod=replacement.key, node=replacement.node_name))
         elsewhere = "" if replacement.node_name == move.target else f", planned was {move.target}"
         self._report(f"{move.pod}: {move.source} → {replacement.node_name} ({replacement.key}{elsewhere})")
 
-    async def _replacement(self, pod: PodView, known: frozenset[str]) -> PodView:
-        """The replacement of an evicted pod, once it has a node; raises Stopped if there is no node."""
+    async def _replacement(self, pod: PodView, known: frozenset[str], *, has_controller: bool) -> PodView:
+        """The replacement of an evicted pod, once it has a node.
+
+        Raises Stopped if there is no node, and MoveNotPossible if the controller, which was there, does not want another pod any more.
+        """
         unplaced_since = math.inf
 
         def placed() -> PodView | None:
             nonlocal unplaced_since
             siblings = self._live.siblings(pod)
             new = [siblings[uid] for uid in siblings.keys() - known]
+            if has_controller and not new and (why := self._live.why_no_replacement(pod)):
+                self._leaving = None
+                raise MoveNotPossible(f"pod {pod.key} has left, and {why}")
             bound = next((other for other in new if other.node_name), None)
             why = "" if bound is not None else next((why for other in new if (why := other.object.status.unschedulable)), "")
             now = self._clock.monotonic()

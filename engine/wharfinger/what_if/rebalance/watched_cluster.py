@@ -6,13 +6,18 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
 _Owner = tuple[str, str, str, str]
+_Controller: TypeAlias = objects.ReplicaSet | objects.StatefulSet | objects.ReplicationController
+_CONTROLLERS: Mapping[str, type[_Controller]] = {
+    kind.__name__: kind for kind in (objects.ReplicaSet, objects.StatefulSet, objects.ReplicationController)
+}
 _NO_PODS: Mapping[str, PodView] = {}
 
 
@@ -88,6 +93,28 @@ class WatchedCluster:
     def siblings(self, pod: PodView) -> Mapping[str, PodView]:
         """The pods of the same controller by uid, in a view that follows changes; none without a controller."""
         return _NO_PODS if pod.controller is None else self._owned.setdefault(_owner(pod), {})
+
+    def controller(self, pod: PodView) -> _Controller | None:
+        """The controller of a pod if it is one whose number of pods is known, exists, and is not being deleted."""
+        owner = pod.controller
+        kind = None if owner is None else _CONTROLLERS.get(owner.kind)
+        if owner is None or kind is None:
+            return None
+        found = self.state.objects.get(kind, owner.name, pod.namespace)
+        is_it = found is not None and found.metadata.uid == owner.uid and found.metadata.deletion_timestamp is None
+        return found if is_it else None
+
+    def why_no_replacement(self, pod: PodView) -> str:
+        """The reason why a controller that was there does not replace a pod that has left; "" if it may do so."""
+        owner, found = pod.controller, self.controller(pod)
+        if owner is None:
+            return ""
+        name = f"{owner.kind} {pod.namespace}/{owner.name}"
+        if found is None:
+            return f"{name} is gone, or being deleted"
+        wanted = 1 if found.spec.replicas is None else found.spec.replicas
+        there = sum(not other.terminating for uid, other in self.siblings(pod).items() if uid != pod.uid)
+        return f"{name} wants {wording.count(wanted, 'pod')}, and has that many" if there >= wanted else ""
 
     def changes(self) -> Iterator[Change]:
         """The objects that were added, changed or removed since the last call."""

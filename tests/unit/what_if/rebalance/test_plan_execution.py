@@ -99,6 +99,7 @@ def closed_by(node, annotations):
 
 NODES = [node("a"), node("b"), node("c", offer={"cpu": "8"})]
 PODS = [owned("one", cpu="1"), owned("two", on="b", cpu="1"), pod("three", on="c", requests={"cpu": "1"})]
+OWN = f"ReplicaSet default/{PODS[0]['metadata']['ownerReferences'][0]['name']}"
 WISHES = PlanOptions(goals=(Goal.FREE_NODES,))
 
 
@@ -209,6 +210,53 @@ def test_without_a_replacement_it_stops(world, plan):
     done = carried_out(world, plan)
     assert (done.stopped, done.refused) == ("pod default/one was evicted, and no replacement has a node after 300 s", False)
     assert (done.completed, done.changed, world.closed()) == ((), True, set())
+
+
+def replica_set(pod, replicas, **metadata):
+    """The ReplicaSet of a pod."""
+    owner = pod["metadata"]["ownerReferences"][0]
+    metadata = {"name": owner["name"], "namespace": "default", "uid": owner.get("uid", ""), **metadata}
+    return decode.convert({"metadata": metadata, "spec": {"replicas": replicas}}, objects.ReplicaSet)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda world, own: world.live.upsert("ReplicaSet", replica_set(PODS[0], 0)), f"{OWN} wants 0 pods, and has that many"),
+        (lambda world, own: world.live.delete("ReplicaSet", own), f"{OWN} is gone, or being deleted"),
+        (
+            lambda world, own: world.live.upsert("ReplicaSet", replica_set(PODS[0], 1, deletionTimestamp="2026-01-01T00:00:00Z")),
+            f"{OWN} is gone, or being deleted",
+        ),
+        (
+            lambda world, own: world.live.replace("ReplicaSet", [replica_set(PODS[0], 1, uid="another")]),
+            f"{OWN} is gone, or being deleted",
+        ),
+    ],
+    ids=["scaled to 0", "deleted", "being deleted", "made again"],
+)
+def test_a_pod_that_its_controller_does_not_replace_is_left_out_and_the_plan_goes_on(world, plan, change, why):
+    own = replica_set(PODS[0], 1)
+    world.live.upsert("ReplicaSet", own)
+    evict = world.evict
+
+    async def changed(pod):
+        world.creates = pod.name != "one"
+        if not world.creates:
+            change(world, own)
+        await evict(pod)
+
+    world.evict = changed
+    done = carried_out(world, plan)
+    assert (done.stopped, done.evicted, world.closed()) == (None, 2, set())
+    assert [move.move.pod for move in done.completed] == ["default/two"]
+    assert [(left.move.pod, left.why) for left in done.left_out] == [("default/one", f"pod default/one has left, and {why}")]
+
+
+def test_a_controller_that_wants_more_pods_is_waited_for(world, plan):
+    world.live.upsert("ReplicaSet", replica_set(PODS[0], 1))
+    world.creates = False
+    assert carried_out(world, plan).stopped == "pod default/one was evicted, and no replacement has a node after 300 s"
 
 
 def test_a_replacement_that_finds_no_node_stops_it_before_the_longest_wait(world, plan):
