@@ -11,6 +11,7 @@ from tests.unit.language.policies import checked
 from tests.work import calls
 from wharfinger.compiler.program import compile_policy
 from wharfinger.errors import WharfingerError
+from wharfinger.language.format import format_file
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics import typed
@@ -67,6 +68,13 @@ def test_work_does_not_grow_with_the_product_of_two_sizes(name):
 @pytest.mark.parametrize("name", texts.NESTED)
 def test_the_deepest_allowed_texts_are_checked_within_the_limits(name):
     assert work(texts.largest(texts.NESTED[name])) < 1_000_000
+
+
+@pytest.mark.parametrize("name", texts.NESTED)
+def test_a_part_of_a_deep_expression_is_formatted_once(name):
+    text = texts.NESTED[name](90)
+    tree = parse(Source(name="text", text=text), Diagnostics())
+    assert calls(lambda: format_file(tree)) <= 12 * len(text)
 
 
 @pytest.mark.parametrize("name", CHAINS)

@@ -5,6 +5,7 @@ Comments are not in the tree. They are taken from the text in order, each once, 
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 
@@ -18,6 +19,8 @@ from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
 from wharfinger.language.semantics.describe import quoted
 from wharfinger.language.test_steps import Expectation
+
+_BETWEEN = re.compile(r"[ \t,]*")  # what may stand between a statement and the comment about it
 
 
 class PendingComments(msgspec.Struct):
@@ -40,7 +43,8 @@ class PendingComments(msgspec.Struct):
 
     def comment_after(self, offset: int) -> Span | None:
         """The comment that follows a place on its line, with at most a comma between."""
-        if self.waiting and not self.source.text[offset : self.waiting[0].start].strip(" \t,"):
+        between = _BETWEEN.match(self.source.text, offset)
+        if self.waiting and between is not None and between.end() == self.waiting[0].start:
             return self.waiting.popleft()
         return None
 

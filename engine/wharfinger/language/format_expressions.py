@@ -27,55 +27,177 @@ BINDING = {
 }
 
 
-def one_line(expr: ast.Expr) -> str:  # noqa: PLR0911  # one case per kind
+Field = ast.ObjectField | ast.PluginArgument
+
+
+def one_line(expr: ast.Expr) -> str:
     """The expression on one line."""
-    match expr:
-        case ast.Number():
-            return expr.digits + expr.unit
-        case ast.String():
-            return string(expr)
-        case ast.Boolean():
-            return "true" if expr.value else "false"
-        case ast.Name():
-            return expr.name
-        case ast.Member():
-            return f"{_inside(expr.base, TIGHTEST)}.{expr.field}"
-        case ast.Index():
-            return f"{_inside(expr.base, TIGHTEST)}[{one_line(expr.key)}]"
-        case ast.Call():
-            return f"{_called(expr)}({', '.join(argument(a) for a in expr.arguments)})"
-        case ast.SetLiteral() | ast.Table() | ast.ObjectLiteral():
-            return _bracketed(expr)
-        case _:
-            return _operation(expr)
+    return _Layout().line(expr)
 
 
-def _bracketed(expr: ast.SetLiteral | ast.Table | ast.ObjectLiteral) -> str:
-    if isinstance(expr, ast.ObjectLiteral):
-        return one_line_object(expr.fields)
-    if isinstance(expr, ast.SetLiteral):
-        return f"[{', '.join(one_line(item) for item in expr.items)}]"
-    return f"{{ {', '.join(entry(one) for one in expr.entries)} }}" if expr.entries else "{}"
+def pretty(expr: ast.Expr, before: int, indent: str, after: int = 0) -> str:
+    """The expression, with `before` characters before it and `after` characters after it on its line.
+
+    On several lines if it is too long.
+    """
+    return _Layout().pretty(expr, before, indent, after)
+
+
+def pretty_object(fields: Sequence[Field], before: int, indent: str) -> str:
+    """An object, with one field a line where it does not fit."""
+    return _Layout().pretty_object(fields, before, indent)
+
+
+class _Layout:
+    """One expression as text. Each part is written on one line once, however often it is tried whether the parts around it fit."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self) -> None:
+        self._lines: dict[int, str] = {}  # by the identity of the part
+
+    def line(self, expr: ast.Expr) -> str:
+        """The expression on one line."""
+        match expr:
+            case ast.Number():
+                return expr.digits + expr.unit
+            case ast.String():
+                return string(expr)
+            case ast.Boolean():
+                return "true" if expr.value else "false"
+            case ast.Name():
+                return expr.name
+        found = self._lines.get(id(expr))
+        if found is None:
+            found = self._lines[id(expr)] = self._joined(expr)
+        return found
+
+    def _joined(self, expr: ast.Expr) -> str:
+        """An expression that has parts, on one line."""
+        match expr:
+            case ast.Member():
+                return f"{self._inside(expr.base, TIGHTEST)}.{expr.field}"
+            case ast.Index():
+                return f"{self._inside(expr.base, TIGHTEST)}[{self.line(expr.key)}]"
+            case ast.Call():
+                return f"{_called(expr)}({', '.join(self._argument(a) for a in expr.arguments)})"
+            case ast.SetLiteral() | ast.Table() | ast.ObjectLiteral():
+                return self._bracketed(expr)
+            case _:
+                return self._operation(expr)
+
+    def _bracketed(self, expr: ast.SetLiteral | ast.Table | ast.ObjectLiteral) -> str:
+        if isinstance(expr, ast.ObjectLiteral):
+            return self._object(expr.fields)
+        if isinstance(expr, ast.SetLiteral):
+            return f"[{', '.join(self.line(item) for item in expr.items)}]"
+        return f"{{ {', '.join(self._entry(one) for one in expr.entries)} }}" if expr.entries else "{}"
+
+    def _operation(self, expr: ast.Expr) -> str:
+        match expr:
+            case ast.Unary(op=ast.UnaryOp.NOT):
+                return f"not {self._inside(expr.operand, SIGN)}"
+            case ast.Unary():
+                return f"-{self._inside(expr.operand, SIGN)}"
+            case ast.Binary():
+                return f"{self._side(expr.left, expr, left=True)} {expr.op.value} {self._side(expr.right, expr, left=False)}"
+            case ast.If():
+                return f"if {self.line(expr.condition)} then {self.line(expr.then)} else {self.line(expr.otherwise)}"
+            case ast.Selection():
+                return f"{expr.of} where {self.line(expr.where)}" if expr.where else expr.of
+        raise TypeError(f"no expression of a policy: {expr!r}")
+
+    def _inside(self, expr: ast.Expr, least: int) -> str:
+        text = self.line(expr)
+        return text if _binding(expr) >= least else f"({text})"
+
+    def _side(self, operand: ast.Expr, outer: ast.Binary, *, left: bool) -> str:
+        """An operand, parenthesised where it binds less tightly; `??` groups to the right and everything else to the left."""
+        fallback = isinstance(operand, ast.Binary) and operand.op is BinaryOp.COALESCE and outer.op is not BinaryOp.COALESCE
+        return self._inside(operand, TIGHTEST if fallback else _least(outer, left=left))
+
+    def _argument(self, part: ast.Argument) -> str:
+        """One argument of a call, on one line."""
+        if part.to is not None:
+            return f"{self.line(part.value)} -> {self.line(part.to)}"
+        return f"{part.name}: {self.line(part.value)}" if part.name else self.line(part.value)
+
+    def _entry(self, part: ast.TableEntry) -> str:
+        """One entry of a table, on one line."""
+        return f"{self.line(part.key)}: {self.line(part.value)}"
+
+    def _object(self, fields: Sequence[Field]) -> str:
+        """`{ a: 1, b: 2 }`."""
+        found = self._lines.get(id(fields))
+        if found is None:
+            inner = ", ".join(f"{key(field.name)}: {self._value(field)}" for field in fields)
+            found = self._lines[id(fields)] = f"{{ {inner} }}" if inner else "{}"
+        return found
+
+    def _value(self, field: Field) -> str:
+        return self.line(field.value) if isinstance(field.value, ast.Expr) else self._object(field.value)
+
+    # ── more than one line ──
+
+    def pretty(self, expr: ast.Expr, before: int, indent: str, after: int = 0) -> str:
+        """The expression on one line if it fits, else on several."""
+        text = self.line(expr)
+        return text if before + len(text) + after <= WIDTH else self._broken(expr, text, before, indent)
+
+    def _broken(self, expr: ast.Expr, text: str, before: int, indent: str) -> str:  # noqa: PLR0911  # one case per kind
+        """The expression with its further lines deeper than `indent`; `text` where there is nothing to break it at."""
+        deeper = indent + INDENT
+        match expr:
+            case ast.Binary(op=BinaryOp.AND | BinaryOp.OR):
+                parts = [self._part(part, expr, deeper) for part in _chain(expr)]
+                return f"\n{deeper}{expr.op.value} ".join(parts)
+            case ast.Call() if expr.arguments:
+                return f"{_called(expr)}({''.join(self._argument_line(a, deeper) for a in expr.arguments)}\n{indent})"
+            case ast.Table() if expr.entries:
+                return f"{{{''.join(f'{chr(10)}{deeper}{self._entry(one)},' for one in expr.entries)}\n{indent}}}"
+            case ast.Index(base=ast.Table() as table):
+                return f"{self.pretty(table, before, indent, WIDTH)}[{self.line(expr.key)}]"
+            case ast.SetLiteral() if any(isinstance(item, ast.ObjectLiteral) for item in expr.items):
+                lines = (f"{deeper}{self.pretty(item, len(deeper), deeper, 1)}," for item in expr.items)
+                return "[\n" + "\n".join(lines) + f"\n{indent}]"
+            case ast.ObjectLiteral():
+                return self.pretty_object(expr.fields, before, indent)
+            case ast.SetLiteral() if expr.items:
+                return f"[{_filled([self.line(item) for item in expr.items], deeper)}\n{indent}]"
+            case ast.If():
+                then, otherwise = self.pretty(expr.then, len(deeper) + 5, deeper), self.pretty(expr.otherwise, len(deeper) + 5, deeper)
+                return f"if {self.line(expr.condition)}\n{deeper}then {then}\n{deeper}else {otherwise}"
+            case ast.Selection(where=where) if where:
+                return f"{expr.of} where {self.pretty(where, before + len(expr.of) + 7, indent)}"
+        return text
+
+    def pretty_object(self, fields: Sequence[Field], before: int, indent: str) -> str:
+        """An object, with one field a line where it does not fit."""
+        text = self._object(fields)
+        if before + len(text) <= WIDTH or not fields:
+            return text
+        deeper = indent + INDENT
+        lines = []
+        for field in fields:
+            head = f"{deeper}{key(field.name)}: "
+            value = field.value
+            shown = self.pretty(value, len(head), deeper) if isinstance(value, ast.Expr) else self.pretty_object(value, len(head), deeper)
+            lines.append(f"{head}{shown},")
+        return "{\n" + "\n".join(lines) + f"\n{indent}}}"
+
+    def _part(self, part: ast.Expr, chain: ast.Binary, indent: str) -> str:
+        if _binding(part) > BINDING[chain.op] and _binding(part) != COALESCE:
+            return self.pretty(part, len(indent) + len(chain.op.value) + 1, indent)
+        return f"({self.line(part)})"
+
+    def _argument_line(self, part: ast.Argument, indent: str) -> str:
+        head = f"{part.name}: " if part.name else ""
+        value = self._argument(part) if part.to is not None else head + self.pretty(part.value, len(indent) + len(head), indent, 1)
+        return f"\n{indent}{value},"
 
 
 def _called(expr: ast.Call) -> str:
     return expr.function if expr.library is None else f"{expr.library}.{expr.function}"
-
-
-def _operation(expr: ast.Expr) -> str:
-    match expr:
-        case ast.Unary(op=ast.UnaryOp.NOT):
-            return f"not {_inside(expr.operand, SIGN)}"
-        case ast.Unary():
-            return f"-{_inside(expr.operand, SIGN)}"
-        case ast.Binary():
-            left, right = _sides(expr)
-            return f"{left} {expr.op.value} {right}"
-        case ast.If():
-            return f"if {one_line(expr.condition)} then {one_line(expr.then)} else {one_line(expr.otherwise)}"
-        case ast.Selection():
-            return f"{expr.of} where {one_line(expr.where)}" if expr.where else expr.of
-    raise TypeError(f"no expression of a policy: {expr!r}")
 
 
 def _binding(expr: ast.Expr) -> int:
@@ -92,21 +214,6 @@ def _binding(expr: ast.Expr) -> int:
     return TIGHTEST
 
 
-def _inside(expr: ast.Expr, least: int) -> str:
-    text = one_line(expr)
-    return text if _binding(expr) >= least else f"({text})"
-
-
-def _sides(expr: ast.Binary) -> tuple[str, str]:
-    """Both operands, parenthesised where they bind less tightly; `??` groups to the right and everything else to the left."""
-    return _side(expr.left, expr, left=True), _side(expr.right, expr, left=False)
-
-
-def _side(operand: ast.Expr, outer: ast.Binary, *, left: bool) -> str:
-    fallback = isinstance(operand, ast.Binary) and operand.op is BinaryOp.COALESCE and outer.op is not BinaryOp.COALESCE
-    return _inside(operand, TIGHTEST if fallback else _least(outer, left=left))
-
-
 def _least(expr: ast.Binary, *, left: bool) -> int:
     own = BINDING.get(expr.op, COMPARE)
     if own == COMPARE:
@@ -116,16 +223,27 @@ def _least(expr: ast.Binary, *, left: bool) -> int:
     return own if left else own + 1
 
 
-def argument(part: ast.Argument) -> str:
-    """One argument of a call, on one line."""
-    if part.to is not None:
-        return f"{one_line(part.value)} -> {one_line(part.to)}"
-    return f"{part.name}: {one_line(part.value)}" if part.name else one_line(part.value)
+def _chain(expr: ast.Binary) -> list[ast.Expr]:
+    """The operands of a chain of one operator, first to last."""
+    parts: list[ast.Expr] = []
+    left: ast.Expr = expr
+    while isinstance(left, ast.Binary) and left.op is expr.op:
+        parts.append(left.right)
+        left = left.left
+    return [left, *reversed(parts)]
 
 
-def entry(part: ast.TableEntry) -> str:
-    """One entry of a table, on one line."""
-    return f"{one_line(part.key)}: {one_line(part.value)}"
+def _filled(parts: Sequence[str], indent: str) -> str:
+    """The parts, as many per line as fit."""
+    found, width = list[str](), WIDTH
+    for part in parts:
+        width += len(part) + 2
+        if width <= WIDTH:
+            found.append(f" {part},")
+        else:
+            found.append(f"\n{indent}{part},")
+            width = len(indent) + len(part) + 1
+    return "".join(found)
 
 
 def string(text: ast.String) -> str:
@@ -149,102 +267,3 @@ def name(text: str) -> str:
 def key(text: str) -> str:
     """A name before a colon, where every word is allowed."""
     return text if text.isascii() and text.isidentifier() else name(text)
-
-
-Field = ast.ObjectField | ast.PluginArgument
-
-
-def one_line_object(fields: Sequence[Field]) -> str:
-    """`{ a: 1, b: 2 }`."""
-    inner = ", ".join(f"{key(field.name)}: {_value(field)}" for field in fields)
-    return f"{{ {inner} }}" if inner else "{}"
-
-
-def _value(field: Field) -> str:
-    return one_line(field.value) if isinstance(field.value, ast.Expr) else one_line_object(field.value)
-
-
-# ── more than one line ──
-
-
-def pretty(expr: ast.Expr, before: int, indent: str, after: int = 0) -> str:
-    """The expression, with `before` characters before it and `after` characters after it on its line.
-
-    On several lines if it is too long.
-    """
-    text = one_line(expr)
-    return text if before + len(text) + after <= WIDTH else _broken(expr, text, before, indent)
-
-
-def _broken(expr: ast.Expr, text: str, before: int, indent: str) -> str:  # noqa: PLR0911  # one case per kind
-    """The expression with its further lines deeper than `indent`; `text` where there is nothing to break it at."""
-    deeper = indent + INDENT
-    match expr:
-        case ast.Binary(op=BinaryOp.AND | BinaryOp.OR):
-            parts = [_part(part, expr, deeper) for part in _chain(expr)]
-            return f"\n{deeper}{expr.op.value} ".join(parts)
-        case ast.Call() if expr.arguments:
-            return f"{_called(expr)}({''.join(_argument_line(a, deeper) for a in expr.arguments)}\n{indent})"
-        case ast.Table() if expr.entries:
-            return f"{{{''.join(f'{chr(10)}{deeper}{entry(one)},' for one in expr.entries)}\n{indent}}}"
-        case ast.Index(base=ast.Table() as table):
-            return f"{pretty(table, before, indent, WIDTH)}[{one_line(expr.key)}]"
-        case ast.SetLiteral() if any(isinstance(item, ast.ObjectLiteral) for item in expr.items):
-            lines = (f"{deeper}{pretty(item, len(deeper), deeper, 1)}," for item in expr.items)
-            return "[\n" + "\n".join(lines) + f"\n{indent}]"
-        case ast.ObjectLiteral():
-            return pretty_object(expr.fields, before, indent)
-        case ast.SetLiteral() if expr.items:
-            return f"[{_filled([one_line(item) for item in expr.items], deeper)}\n{indent}]"
-        case ast.If():
-            then, otherwise = pretty(expr.then, len(deeper) + 5, deeper), pretty(expr.otherwise, len(deeper) + 5, deeper)
-            return f"if {one_line(expr.condition)}\n{deeper}then {then}\n{deeper}else {otherwise}"
-        case ast.Selection(where=where) if where:
-            return f"{expr.of} where {pretty(where, before + len(expr.of) + 7, indent)}"
-    return text
-
-
-def pretty_object(fields: Sequence[Field], before: int, indent: str) -> str:
-    """An object, with one field a line where it does not fit."""
-    text = one_line_object(fields)
-    if before + len(text) <= WIDTH or not fields:
-        return text
-    deeper = indent + INDENT
-    lines = []
-    for field in fields:
-        head = f"{deeper}{key(field.name)}: "
-        value = field.value
-        shown = pretty(value, len(head), deeper) if isinstance(value, ast.Expr) else pretty_object(value, len(head), deeper)
-        lines.append(f"{head}{shown},")
-    return "{\n" + "\n".join(lines) + f"\n{indent}}}"
-
-
-def _chain(expr: ast.Binary) -> list[ast.Expr]:
-    """The operands of a chain of one operator, first to last."""
-    parts: list[ast.Expr] = []
-    left: ast.Expr = expr
-    while isinstance(left, ast.Binary) and left.op is expr.op:
-        parts.append(left.right)
-        left = left.left
-    return [left, *reversed(parts)]
-
-
-def _part(part: ast.Expr, chain: ast.Binary, indent: str) -> str:
-    if _binding(part) > BINDING[chain.op] and _binding(part) != COALESCE:
-        return pretty(part, len(indent) + len(chain.op.value) + 1, indent)
-    return f"({one_line(part)})"
-
-
-def _argument_line(part: ast.Argument, indent: str) -> str:
-    head = f"{part.name}: " if part.name else ""
-    value = argument(part) if part.to is not None else head + pretty(part.value, len(indent) + len(head), indent, 1)
-    return f"\n{indent}{value},"
-
-
-def _filled(parts: Sequence[str], indent: str) -> str:
-    """The parts, as many per line as fit."""
-    text, width = "", WIDTH
-    for part in parts:
-        width += len(part) + 2
-        text, width = (f"{text} {part},", width) if width <= WIDTH else (f"{text}\n{indent}{part},", len(indent) + len(part) + 1)
-    return text
