@@ -14,7 +14,7 @@ import msgspec
 from wharfinger.language.report.diagnostics import Span
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Anything with a place in the file."""
 
     span: Span

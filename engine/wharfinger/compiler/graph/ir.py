@@ -42,7 +42,7 @@ class Stage(IntEnum):
     @property
     def of_columns(self) -> bool:
         """True if values are arrays with one entry per row or device."""
-        return self in {Stage.RUN, Stage.DEVICE}
+        return self is Stage.RUN or self is Stage.DEVICE
 
 
 class Rep(IntEnum):
@@ -170,7 +170,9 @@ class Graph:
     def _intern(self, key: Hashable, op: Op, args: tuple[Node, ...], stage: Stage, rep: Rep, **more: Any) -> Node:
         node = self._nodes.get(key)
         if node is None:
-            own = (op.key == IDENTITY and stage is Stage.POD) or any(arg.own for arg in args)
+            own = stage is Stage.POD and op.key == IDENTITY
+            for arg in args:
+                own = own or arg.own
             node = self._nodes[key] = Node(len(self._nodes), op, args, stage, rep, own=own, **more)
         return node
 
@@ -204,14 +206,14 @@ class Module(Struct, frozen=True, kw_only=True):
 def ordered(roots: Iterable[Node], *, skip: Callable[[Node], bool] | None = None) -> list[Node]:
     """Every node that the roots need, operands first, in a stable order, without those to `skip` and the nodes that only those need."""
     seen: dict[int, Node] = {}
-    stack = [(node, False) for node in reversed(list(roots))]
+    stack = [node for node in roots if skip is None or not skip(node)][::-1]
     while stack:
-        node, expanded = stack.pop()
-        if node.number in seen or (skip is not None and skip(node)):
+        node = stack[-1]
+        if node.number in seen:
+            stack.pop()
             continue
-        if expanded or not node.args:
+        missing = [arg for arg in node.args[::-1] if arg.number not in seen and (skip is None or not skip(arg))]
+        stack += missing
+        if not missing:
             seen[node.number] = node
-        else:
-            stack.append((node, True))
-            stack.extend([(arg, False) for arg in reversed(node.args) if arg.number not in seen])
     return list(seen.values())

@@ -38,7 +38,7 @@ class Source:
         return self.text[start:end].rstrip("\r")
 
 
-class Span(msgspec.Struct, frozen=True):
+class Span(msgspec.Struct, frozen=True, gc=False):
     """Characters `start` to `end` (exclusive) of a source."""
 
     source: Source

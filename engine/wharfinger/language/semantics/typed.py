@@ -23,7 +23,7 @@ from wharfinger.language.semantics.types import Kind, Type
 T = TypeVar("T")
 
 
-class Expr(msgspec.Struct, frozen=True, kw_only=True):
+class Expr(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A typed expression. Two are equal if they mean the same, at any place of a file."""
 
     span: Span

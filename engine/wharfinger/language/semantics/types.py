@@ -76,7 +76,7 @@ class Shape(IntEnum):
     DEVICE = 4
 
 
-class Type(msgspec.Struct, frozen=True):
+class Type(msgspec.Struct, frozen=True, gc=False):
     """Kind, optionality and shape of an expression; `element` is the kind of a set's members and of a table's values."""
 
     kind: Kind
