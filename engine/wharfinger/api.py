@@ -74,6 +74,7 @@ def load_snapshot(*paths: str | Path, pods: Sequence[str | Path] = (), skip_inva
     read, InvalidObject for an object that cannot be (unless `skip_invalid`) and, with `strict`, for fields of `pods` that Kubernetes does
     not know; otherwise sentences about them are in the cluster's `skipped`.
     """
+    _refuse_other_than_texts(pods=pods)
     cluster = load_cluster(paths, skip_invalid=skip_invalid)
     if not pods:
         return cluster
@@ -128,7 +129,7 @@ def place(
 
     With `sequential` every placement counts for the pods after it, and the cluster's state is left with all of them assumed.
     """
-    waiting = _pods_or_pending(cluster, pods)
+    waiting = _pods_or_pending(cluster, pods) if sequential else _asked(cluster, pods)
     mode = Mode.SEQUENTIAL if sequential else Mode.INDEPENDENT
     return dry_run(_chain(policies, config), cluster.state, waiting, mode=mode)
 
@@ -250,7 +251,7 @@ def drain(  # noqa: PLR0913 — the keywords are independent choices
         force=force,
         delete_empty_dir_data=delete_empty_dir_data,
         remove=remove,
-        waiting=_views(pods),
+        waiting=_without_node(cluster, _views(pods)),
     )
 
 
@@ -417,9 +418,28 @@ def _type_text(value: object) -> str:
 
 
 def _pods_or_pending(cluster: Cluster, pods: Sequence[Pod] | None) -> Sequence[PodView]:
-    """The pods that a question is about: those given, or the pending ones of the cluster."""
+    """The pods that a question is about, which are to be placed together: UsageError as of `_without_node`."""
+    return _without_node(cluster, _asked(cluster, pods))
+
+
+def _asked(cluster: Cluster, pods: Sequence[Pod] | None) -> Sequence[PodView]:
+    """The pods given, or the pending ones of the cluster."""
     found = _checked_cluster(cluster)
     return found.pending if pods is None else _views(pods)
+
+
+def _without_node(cluster: Cluster, pods: Sequence[PodView]) -> Sequence[PodView]:
+    """The pods; UsageError for one that is there twice, and for one that has a node in the cluster."""
+    seen: set[str] = set()
+    for pod in pods:
+        if pod.uid in seen:
+            raise UsageError(f"pods: {pod.key} is there twice; give each pod a name, or a metadata.uid, of its own")
+        if cluster.state.is_placed(pod.uid):
+            raise UsageError(
+                f"pods: {pod.key} has a node in this cluster, perhaps by an earlier call; load the cluster again, or leave it out"
+            )
+        seen.add(pod.uid)
+    return pods
 
 
 def _views(pods: Sequence[Pod]) -> list[PodView]:

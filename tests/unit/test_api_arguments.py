@@ -95,6 +95,25 @@ def test_policies_and_clusters_that_are_not_loaded_are_named(asked, folder, func
         getattr(wharfinger, function)(policies, str(folder / "now.json"), **more)
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [("place", {}), ("capacity", {}), ("drain", {"nodes": ["a"]}), ("rebalance", {"goals": ["points"]}), ("diff", {"against": ()})],
+)
+def test_a_pod_that_is_there_twice_or_has_a_node_is_named(asked, function, arguments):
+    policies, cluster = asked
+    pod = {"metadata": {"name": "once"}, "spec": {"containers": [{"name": "main"}]}}
+    with pytest.raises(UsageError, match="pods: default/once is there twice"):
+        getattr(wharfinger, function)(policies=policies, cluster=cluster, pods=[pod, pod], **arguments)
+    wharfinger.place(policies, cluster, [pod])
+    with pytest.raises(UsageError, match="pods: default/once has a node in this cluster, perhaps by an earlier call"):
+        getattr(wharfinger, function)(policies=policies, cluster=cluster, pods=[pod], **arguments)
+
+
+def test_files_of_pods_are_a_list(folder):
+    with pytest.raises(UsageError, match=r"pods: expected a list, such as \['web.yaml'\]"):
+        wharfinger.load_snapshot(folder / "now.json", pods="web.yaml")
+
+
 def test_labels_to_count_by_are_refused_for_a_log(asked, folder):
     with pytest.raises(UsageError, match="log= has its own cluster"):
         wharfinger.diff(asked[0], log=folder / "log.jsonl", by=["zone"])
