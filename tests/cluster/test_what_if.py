@@ -12,6 +12,7 @@ from collections import Counter
 
 import pytest
 
+from tests.cluster import asked_scenarios
 from tests.cluster.live import NAME
 from tests.cluster.process import WharfProcess
 from tests.cluster.what_if_batch import Batch
@@ -29,6 +30,14 @@ ANSWERS = {
     *("gangs: fits", "gangs: does not fit"),
     *("capacity: fits", "capacity: does not fit", "diff: changes", "diff: same"),
 }
+
+ASKED = {
+    *(f"evaluate: {answer}" for answer in ("placed", "waits", "gone", "forbidden", "refused", "new nodes", "drained nodes")),
+    *(f"preview: {answer}" for answer in ("placed", "waits", "further", "drained", "drainedForbidden", "drainedRefused", "new nodes")),
+}
+
+RARE = {"evaluate: refused", "preview: drainedForbidden"}
+"""Answers that fewer than a hundred scenarios may leave out."""
 
 
 @pytest.fixture
@@ -54,7 +63,7 @@ def policies(tmp_path):
 
 
 @pytest.fixture
-def scheduler(control_plane, policies, tmp_path):
+def scheduler(defined, policies, tmp_path):
     """A `wharf run` with both schedulers.
 
     Its backoffs are longer than the queue takes, so that the order of attempts does not depend on the speed of the machine. They end while
@@ -68,15 +77,19 @@ def scheduler(control_plane, policies, tmp_path):
         "podMaxBackoffSeconds": 20,
     }
     (tmp_path / "wharf.yaml").write_text(json.dumps(settings))
-    with WharfProcess(control_plane, "--config", tmp_path / "wharf.yaml") as running:
+    flags = ["--config", tmp_path / "wharf.yaml", "--custom-resources", "--tenant-policies=Trusted"]
+    with WharfProcess(defined, *flags) as running:
         yield running
 
 
-def test_the_prediction_is_what_happens(control_plane, scheduler, owners, policies, tmp_path, record_property):  # noqa: PLR0917
+@pytest.mark.parametrize(
+    ("drawn", "expected"), [(scenario, ANSWERS), (asked_scenarios.scenario, ASKED)], ids=["commands", "running scheduler"]
+)
+def test_the_prediction_is_what_happens(control_plane, scheduler, owners, policies, tmp_path, record_property, drawn, expected):  # noqa: PLR0917
     done = []
     for first in range(FIRST, FIRST + SCENARIOS, AT_ONCE):
         seeds = range(first, min(first + AT_ONCE, FIRST + SCENARIOS))
-        made = [scenario(seed, *place) for seed, place in zip(seeds, owners.items(), strict=False)]
+        made = [drawn(seed, *place) for seed, place in zip(seeds, owners.items(), strict=False)]
         batch = Batch(control_plane, scheduler, made)
         batch.build()
         batch.foretell(tmp_path, policies)
@@ -90,7 +103,9 @@ def test_the_prediction_is_what_happens(control_plane, scheduler, owners, polici
     record_property("answers", dict(answers))
     problems = [f"scenario {one.seed} ({type(one).__name__}): {problem}" for one in done for problem in one.problems]
     assert not problems, "\n".join(problems)
-    assert answers.keys() >= ANSWERS, "the scenarios leave out a kind of answer"
+    assert {answer for answer, n in answers.items() if n} >= (expected if len(done) >= 100 else expected - RARE), (
+        "the scenarios leave out a kind of answer"
+    )
 
 
 def kubectl_drain(control_plane, node, *, force, delete_empty_dir_data):

@@ -38,7 +38,7 @@ class Batch:
         """Create the nodes, the pods and the budgets; returns when everybody knows of everything."""
         nodes = [node for one in self._scenarios for node in one.nodes]
         self._api.create_many(nodes)
-        eventually(lambda: sum(map(_is_ready, self._api.list("Node"))) == len(nodes))
+        eventually(lambda: sum(map(is_ready, self._api.list("Node"))) == len(nodes))
         self._api.create_many(made for one in self._scenarios for made in one.others)
         eventually(lambda: all(map(_has_its_volume, self._api.list("PersistentVolumeClaim"))))
         self._api.create_many(pod for one in self._scenarios for pod in one.pods.values() if "nodeName" in pod["spec"])
@@ -56,6 +56,7 @@ class Batch:
         compiled = {name: wharfinger.load_policies(path) for name, path in policies.items()}
         cluster = wharfinger.load_snapshot(snapshot)
         for one in self._scenarios:
+            one.url, one.control_plane = self._scheduler.url, self._cluster
             one.rebalancing = [str(WHARF), "rebalance", "--live", f"--kubeconfig={self._cluster.kubeconfig}", f"--policy={policies[NAME]}"]
             one.foretell(cluster, compiled)
 
@@ -77,7 +78,7 @@ class Batch:
     def remove(self) -> None:
         """Remove everything that was created."""
         for one in self._scenarios:
-            for kind in ("PodDisruptionBudget", "Pod", "PodGroup", "PersistentVolumeClaim"):
+            for kind in ("Deployment", "ReplicaSet", "PodDisruptionBudget", "Pod", "PodGroup", "PersistentVolumeClaim"):
                 self._api.delete_all(kind, one.namespace)
         eventually(lambda: not self._api.any("Pod"))
         for kind in ("Node", "ResourceSlice", "PersistentVolume"):
@@ -133,7 +134,7 @@ class Batch:
 
     def _budgets_are_known(self) -> bool:
         """True if the controller of budgets has counted all pods that each covers."""
-        ready = [pod["metadata"] for pod in self._api.list("Pod") if _is_ready(pod)]
+        ready = [pod["metadata"] for pod in self._api.list("Pod") if is_ready(pod)]
         for budget in self._api.list("PodDisruptionBudget"):
             wanted = budget["spec"]["selector"].get("matchLabels", {}).items()
             namespace, status = budget["metadata"]["namespace"], budget.get("status", {})
@@ -156,7 +157,8 @@ def _condition(found: Plain, kind: str) -> str | None:
     return next((each["status"] for each in found.get("status", {}).get("conditions", ()) if each["type"] == kind), None)
 
 
-def _is_ready(found: Plain) -> bool:
+def is_ready(found: Plain) -> bool:
+    """True if a node or a pod is ready."""
     return _condition(found, "Ready") == "True"
 
 
@@ -182,5 +184,5 @@ def _described(pod: Plain) -> str:
 def _is_settled(pod: Plain) -> bool:
     """True if a pod runs, was tried and found no node, or belongs to no scheduler."""
     if "nodeName" in pod["spec"]:
-        return _is_ready(pod)
+        return is_ready(pod)
     return pod["spec"]["schedulerName"] == ABSENT or _condition(pod, "PodScheduled") == "False"

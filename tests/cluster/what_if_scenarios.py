@@ -25,6 +25,7 @@ from typing import Any
 import wharfinger
 from tests.cluster import devices, mixed_pods, objects
 from tests.cluster.api import Api, Refused
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.live import NAME
 from tests.cluster.waiting import eventually
 from wharfinger.framework.chain import assemble
@@ -43,7 +44,7 @@ let here = count(pods where (it.labels["app"] ?? "") == (pod.labels["app"] ?? "-
 
 filter few { require here < 4 else "runs {here} of them" }
 score roomy weight 2 = least_allocated()
-tie_break number(node.labels["rank"] ?? "") desc
+tie_break number(node.labels["rank"] ?? "") desc, node.name asc
 """
 OTHER_POLICY = """
 policy "what-if"
@@ -54,7 +55,7 @@ filter fewer { require here < 3 else "runs {here} of them" }
 score full weight 2 = most_allocated()
 tie_break number(node.labels["rank"] ?? "") asc
 """
-"""Every node has a rank of its own, so that no tie is left to the uid, which is new for a pod that is created again."""
+"""Every node has a rank of its own, or a name, so that no tie is left to the uid, which is new for a pod that is created again."""
 
 OTHER_NAME = "wharfinger-other"
 """The scheduler that decides by OTHER_POLICY; NAME decides by POLICY."""
@@ -132,6 +133,9 @@ class Scenario:
     problems: list[str] = field(default_factory=list)
     rebalancing: list[str] = field(default_factory=list)
     """The command that rebalances the cluster, without a goal."""
+    url: str = ""
+    """Where the scheduler answers."""
+    control_plane: ControlPlane | None = None
 
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
         """Choose the objects; `owners` has the uids of the owners in the namespace by kind."""
@@ -149,7 +153,7 @@ class Scenario:
             self.nodes.append(made)
         room = {node["metadata"]["name"]: int(node["status"]["allocatable"]["cpu"]) * 1000 for node in self.nodes}
         for i in range(draw.randint(5, 16)):
-            pod, millis = _pod(f"p{i:02d}", self.namespace, self.seed, draw, owners)
+            pod, millis = draw_pod(f"p{i:02d}", self.namespace, self.seed, draw, owners)
             fits = [name for name, free in room.items() if free >= millis]
             if fits and draw.random() < self.running and "resourceClaims" not in pod["spec"]:
                 pod["spec"]["nodeName"] = draw.choice(fits)
@@ -259,7 +263,7 @@ class DrainScenario(Scenario):
                 eventually(lambda pod=pod: self._evict(api, pod), within=60)
             self._see_that_others_stay(api, step, {pod.source for pod in leaving})
             yield ()
-            yield [_without_node(self.pods[_name(pod)]) for pod in leaving if pod.placement is not None]
+            yield [without_node(self.pods[_name(pod)]) for pod in leaving if pod.placement is not None]
         for pod in self.predicted.of(DrainOutcome.FORBIDDEN):
             if not _is_refused(api, pod):
                 self.problems.append(f"{pod.pod}: its eviction is predicted to be forbidden ({pod.reason}), and it is allowed")
@@ -334,7 +338,7 @@ class CapacityScenario(Scenario):
         """Choose the objects, of pods those with a node; returns the kind of pod that is asked about."""
         Scenario.draw(self, draw, owners)
         self.pods = {name: pod for name, pod in self.pods.items() if "nodeName" in pod["spec"]}
-        asked, _ = _pod("asked", self.namespace, self.seed, draw, owners)
+        asked, _ = draw_pod("asked", self.namespace, self.seed, draw, owners)
         asked["metadata"] = {**asked["metadata"], "annotations": {}, "ownerReferences": []}
         asked["spec"]["schedulerName"] = ABSENT
         return asked
@@ -512,7 +516,7 @@ class RebalanceScenario(Scenario):
             running = subprocess.Popen([*self.rebalancing, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             try:
                 while (gone := self._gone(api, running)) is not None:
-                    yield [_without_node(self.pods[name]) for name in gone]
+                    yield [without_node(self.pods[name]) for name in gone]
                 self.reported, _ = running.communicate(timeout=60)
             finally:
                 running.kill()
@@ -567,7 +571,8 @@ def _name(pod: DrainedPod) -> str:
     return pod.pod.partition("/")[2]
 
 
-def _without_node(pod: Plain) -> Plain:
+def without_node(pod: Plain) -> Plain:
+    """The pod as it was created, to be placed again."""
     return {**pod, "spec": {key: value for key, value in pod["spec"].items() if key != "nodeName"}}
 
 
@@ -597,7 +602,7 @@ def _is_refused(api: Api, pod: DrainedPod) -> bool:
     return False
 
 
-def _pod(name: str, namespace: str, seed: int, draw: random.Random, owners: Mapping[str, str]) -> tuple[Plain, int]:
+def draw_pod(name: str, namespace: str, seed: int, draw: random.Random, owners: Mapping[str, str]) -> tuple[Plain, int]:
     """(a pod without a node, its cpu in millicores)."""
     millis = draw.choice((100, 300, 500, 1000, 1500, 2500))
     spec: Plain = {"nodeSelector": {"scenario": str(seed)}, **_rules(draw)}
