@@ -94,6 +94,19 @@ def test_a_resource_that_rejects_every_node_says_so_in_its_status(defined, pools
         assert (status["eligible"], status["nodes"]) == (0, 40)
 
 
+def test_policies_decide_although_their_versions_cannot_be_kept(control_plane, pools, pods, config_map, tmp_path):
+    (tmp_path / "policies").write_text("this is no folder")
+    config_map(where=where("b"))
+
+    with WharfProcess(control_plane, MAP, JSON, "--state-dir", tmp_path) as wharf:
+        pods(5, scheduler=NAME)
+        assert placed_in(wharf, pools) == {"b"}
+        failed = eventually(lambda: [json.loads(line) for line in wharf.log.splitlines() if '"place":"policies"' in line])
+        assert f"where.policy cannot be kept for a restart: {tmp_path / 'policies'}: File exists; it is tried again" in failed[0]["error"]
+        (tmp_path / "policies").unlink()
+        eventually(lambda: list((tmp_path / "policies").glob("*.json")))
+
+
 def test_a_file_of_10_mb_and_one_half_written_change_nothing_but_their_own_state(control_plane, pools, pods, tmp_path):
     good, other = tmp_path / "where.policy", tmp_path / "other.policy"
     good.write_text(where("a"))

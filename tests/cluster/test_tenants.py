@@ -189,6 +189,21 @@ def told(status):
     return {**{key: value for key, value in status.items() if key != "expiresAt"}, "conditions": conditions}
 
 
+def test_without_policies_of_namespaces_an_app_says_so_and_other_pods_are_placed(control_plane, defined, tenant, nodes):
+    nodes(2)
+    with WharfProcess(control_plane, f"--config={configuration(control_plane, tenantPolicies='Off')}") as wharf:
+        wharf.wait_scheduling()
+        app_of(tenant, "web", replicas=1, policy={"inline": custom.EAST})
+        found = eventually(lambda: (status := status_of(tenant, "PolicyApp", "web")).get("phase") == "Failed" and status)
+        assert "P803" in found["message"]
+        found = asked(tenant, "ask", template=TEMPLATE, policies=[{"source": custom.EAST}])
+        assert "P803" in found["conditions"][0]["message"]
+        defined.api.create(objects.pod("other", scheduler="wharfinger"))
+        eventually(lambda: defined.api.get("Pod", "other")["spec"].get("nodeName"))
+        tenant.request("DELETE", f"{custom.path('PolicyApp', NAMESPACE)}/web")
+        eventually(lambda: custom.get(defined, "PolicyApp", "web", NAMESPACE) is None)
+
+
 CURIOUS = (
     'policy "curious"\nlet seen = count(pods where it.labels["app"] == "bank", on: node)\n'
     'filter few { require seen < 0 else "{seen} here" }\nscore apart = -seen normalize minmax\n'
