@@ -78,16 +78,24 @@ class Reasons:
         self._filters = filters
         self._lets = {let.name: let.value for let in policy.lets}
         self._program: schedule.Program | None = None
+        self._with_values_of_pods: set[int] = set()
+        self._same_for_all_pods: dict[int, tuple[str, ...]] = {}
 
     def of(self, index: int, pod: PodView) -> tuple[str, ...]:
         """One sentence per bit of a filter; values that differ between nodes are `…`."""
+        known = self._same_for_all_pods.get(index)
+        if known is not None:
+            return known
         rule = self._filters[index]
         program = self._scheduled()
         registers = schedule.bound(program, pod)
-        return tuple(
+        found = tuple(
             OTHER_REQUIREMENT if bit.clause is None else self._sentence(index, bit.clause, program, registers, missing=bit.missing)
             for bit in rule.bits
         )
+        if index not in self._with_values_of_pods:
+            self._same_for_all_pods[index] = found
+        return found
 
     def _sentence(self, index: int, number: int, program: schedule.Program, registers: schedule.Registers, *, missing: bool) -> str:
         clause = self._filters[index].clauses[number]
@@ -111,7 +119,10 @@ class Reasons:
             roots: dict[str, Node] = {}
             for index, rule in enumerate(self._filters):
                 for number, clause in enumerate(rule.clauses):
-                    roots |= _placeholders(lowering, f"{index} {number}", clause.message)
+                    placeholders = _placeholders(lowering, f"{index} {number}", clause.message)
+                    roots |= placeholders
+                    if placeholders:
+                        self._with_values_of_pods.add(index)
             self._program = schedule.schedule(optimized(Module(graph=lowering.graph, roots=roots), self._params), {})
         return self._program
 

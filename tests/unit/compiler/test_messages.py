@@ -80,3 +80,20 @@ def test_a_message_of_many_long_values_is_cut_before_they_are_put_together() -> 
     assert len(said) == MAX_LENGTH
     assert said.endswith("x" + OPEN)
     assert len(asked) <= 4
+
+
+def test_sentences_without_values_of_the_pod_are_made_once_for_all_pods() -> None:
+    reasons = compiled("""
+    policy "p"
+    filter same { require node.labels["gpu"] == "a" else "wrong GPU on {node.name}" on missing reject }
+    filter own { require node.pod_count < 0 else "no node for {pod.name}" }
+    """).reasons
+    first, second = pod("first"), pod("second")
+
+    assert reasons.of(0, first) is reasons.of(0, second)
+    assert reasons.of(0, first) == (f"wrong GPU on {OPEN}", 'node.labels["gpu"] is missing')
+    assert [reasons.of(1, each) for each in (first, second, first)] == [
+        ("no node for first",),
+        ("no node for second",),
+        ("no node for first",),
+    ]

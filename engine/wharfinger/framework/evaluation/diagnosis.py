@@ -145,6 +145,8 @@ class Diagnosis:
         for row, found in self._filtering.reasons_with_nominated.items():
             unresolvable[row] = not resolvable(found)
         for slot in self._slots():
+            if not left.any():
+                break
             if not slot.skipped:
                 final = sum(1 << index for index, reason in enumerate(slot.reasons) if not reason.resolvable)
                 unresolvable |= left & ((slot.bits & slot.bits.dtype.type(final)) != 0)
