@@ -233,15 +233,16 @@ def estimate(  # noqa: PLR0913 — one parameter per kind of program
     """The cost of a policy in its optimised form: its rules, `preemption`, `group` and scope. `groups` name the roots of each rule."""
     found = _Estimate(module)
     rules = [
-        *((f"filter {i}", f"filter {rule.name}", rule.span) for i, rule in enumerate(policy.filters)),
-        *((f"score {i}", f"score {rule.name}", rule.span) for i, rule in enumerate(policy.scores)),
-        *((f"permit {i}", f"permit {rule.name}", rule.span) for i, rule in enumerate(policy.permits)),
-        *((f"device {i}", f"prefer device {rule.name}", rule.span) for i, rule in enumerate(policy.device_preferences)),
-        *((f"tie {i}", f"tie_break key {i + 1}", key.value.span) for i, key in enumerate(policy.tie_break)),
+        *((f"filter {i}", f"filter {rule.name}", rule.span, FILTER) for i, rule in enumerate(policy.filters)),
+        *((f"score {i}", f"score {rule.name}", rule.span, SCORE) for i, rule in enumerate(policy.scores)),
+        *((f"permit {i}", f"permit {rule.name}", rule.span, 0) for i, rule in enumerate(policy.permits)),
+        *((f"device {i}", f"prefer device {rule.name}", rule.span, 0) for i, rule in enumerate(policy.device_preferences)),
+        *((f"tie {i}", f"tie_break key {i + 1}", key.value.span, KEY) for i, key in enumerate(policy.tie_break)),
     ]
-    costs = tuple(found.rule(title, span, [module.roots[name] for name in groups[group]]) for group, title, span in rules)
-    every = [module.roots[name] for group, _, _ in rules for name in groups[group]]
-    together = found.rule("", policy.filters[0].span if policy.filters else Span(policy.source, 0, 0), every)
+    costs = tuple(found.rule(title, span, [module.roots[name] for name in groups[group]], own) for group, title, span, own in rules)
+    every = [module.roots[name] for group, _, _, _ in rules for name in groups[group]]
+    own = sum(own for _, _, _, own in rules)
+    together = found.rule("", policy.filters[0].span if policy.filters else Span(policy.source, 0, 0), every, own)
     plugins = tuple(_of_arguments(override) for override in policy.base if override.arguments)
     return Cost(
         rules=(*costs, *plugins),
@@ -305,7 +306,8 @@ class _Estimate(Struct):
     selections: dict[int, Selected] = field(default_factory=dict)
     patterns: dict[int, Pattern] = field(default_factory=dict)
 
-    def rule(self, title: str, span: Span, roots: Sequence[Node]) -> RuleCost:
+    def rule(self, title: str, span: Span, roots: Sequence[Node], own: int) -> RuleCost:
+        """The cost of some roots, and `own` operations that the rule itself takes for each node."""
         needed = ordered(roots)
         nodes = [node for node in needed if node.stage.of_columns]
         again = [node for node in nodes if not _is_kept(node)]
@@ -317,7 +319,7 @@ class _Estimate(Struct):
         return RuleCost(
             rule=title,
             span=span,
-            operations=sum(map(weight, again)) + of_pod,
+            operations=own + sum(map(weight, again)) + of_pod,
             kept=sum(map(weight, nodes)) - sum(map(weight, again)) + DOMAINS * len(keys),
             selections=tuple(self._selected(node) for node in nodes if selection_parts.is_selection(node)),
             per_pod=any(node.own for node in needed),
@@ -344,6 +346,9 @@ def _is_kept(node: Node) -> bool:
     return node.volatility is Volatility.STATIC and not node.own
 
 
+FILTER = 10  # to keep the nodes that pass
+SCORE = 20  # to normalise points, weigh them, and add them up
+KEY = 10  # of a tie_break, to compare nodes by it
 VISIT = 4  # to visit a placed pod
 WEIGHED = 6  # to add its value without rounding
 TEXT = 300  # a function of strings, evaluated for each node
