@@ -320,6 +320,7 @@ class PreviewReconciler:
         self._questions = questions
         self._clock = clock
         self._answered: dict[str, tuple[Any, Any]] = {}
+        self._first_seen: dict[str, tuple[str, float]] = {}  # by key: the uid, and a moment of the clock that is never put back
         self._pauses = Pauses()
 
     async def reconcile(self, key: str) -> float | None:
@@ -327,9 +328,10 @@ class PreviewReconciler:
         preview: PlacementPreview | None = self._cache.get("PlacementPreview", key)
         if preview is None or preview.metadata.deletion_timestamp is not None:
             self._answered.pop(key, None)
+            self._first_seen.pop(key, None)
             return None
-        expires = _expires(preview)
-        if self._clock.now() >= expires:
+        left = self._seconds_left(key, preview)
+        if left <= 0:
             await remove(self._writer, preview)
             return None
         question = (preview.metadata.uid, preview.metadata.generation)
@@ -341,15 +343,27 @@ class PreviewReconciler:
             if rest > 0:
                 return rest
             try:
-                await self._answer(preview, expires)
+                await self._answer(preview)
             finally:
                 self._pauses.add(preview.metadata.namespace, began, self._clock.monotonic())
             self._answered[key] = (question, revision)
-        return min(REFRESH, max(expires - self._clock.now(), 0.0))
+        return min(REFRESH, max(self._seconds_left(key, preview), 0.0))
 
-    async def _answer(self, preview: PlacementPreview, expires: float) -> None:
+    def _seconds_left(self, key: str, preview: PlacementPreview) -> float:
+        """Seconds until a preview expires: at its time, and no later than its `ttlSeconds` after this process has seen it.
+
+        So a preview expires too if the time of day is put back, or if its creation is in the future by the time of day here.
+        """
+        uid, now = preview.metadata.uid, self._clock.monotonic()
+        known, since = self._first_seen.get(key, ("", 0.0))
+        if known != uid:
+            since = now
+            self._first_seen[key] = uid, since
+        return min(_expires(preview) - self._clock.now(), since + _ttl(preview) - now)
+
+    async def _answer(self, preview: PlacementPreview) -> None:
         meta = preview.metadata
-        status: dict[str, Any] = {"observedGeneration": meta.generation, "expiresAt": time_text(expires)}
+        status: dict[str, Any] = {"observedGeneration": meta.generation, "expiresAt": time_text(_expires(preview))}
         try:
             spec = PlacementPreviewSpec.model_validate(preview.spec)
             asked = await self._questions.of(meta, spec)
@@ -389,4 +403,8 @@ def unanswered(error: WharfingerError | ValidationError) -> list[Condition]:
 
 def _expires(preview: PlacementPreview) -> float:
     created = preview.metadata.creation_timestamp
-    return (created.timestamp() if created is not None else 0.0) + float(preview.spec.get("ttlSeconds") or 3600)
+    return (created.timestamp() if created is not None else 0.0) + _ttl(preview)
+
+
+def _ttl(preview: PlacementPreview) -> float:
+    return float(preview.spec.get("ttlSeconds") or 3600)

@@ -1,18 +1,26 @@
 """The conditions of a PlacementPreview: the worst first."""
 
+import asyncio
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
 import pytest
 from pydantic import ValidationError
 
+from tests.in_memory import ManualClock
 from wharfinger.crd.models import PlacementPreviewSpec
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
 from wharfinger.kube.api_errors import Forbidden
+from wharfinger.kube.custom_resources import PlacementPreview
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics.authority import CLUSTER
+from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator.preview import (
     FIRST_ANSWER_CREDIT,
     FIRST_ANSWERS_CREDIT,
     PAUSE_RATIO,
     Pauses,
+    PreviewReconciler,
     compiled,
     conditions_of,
     unanswered,
@@ -92,3 +100,42 @@ def test_new_questions_of_many_namespaces_wait_too():
         rests.add(f"n{number}", now, now + 1.0)
         now += 1.0
     assert now - 100.0 <= FIRST_ANSWERS_CREDIT / (PAUSE_RATIO - 1)
+
+
+class OnePreview:
+    """A preview in memory, which cannot be answered: its cache, the writer of its status, and its questions."""
+
+    def __init__(self, created, ttl):
+        metadata = ObjectMeta(name="p", namespace=SHOP, uid="u", generation=1, creation_timestamp=datetime.fromtimestamp(created, UTC))
+        self.found = PlacementPreview(metadata=metadata, spec={"ttlSeconds": ttl})
+
+    def get(self, _kind, _key):
+        return self.found
+
+    async def delete(self, _preview):
+        self.found = None
+
+    async def apply_status(self, _preview, _status):
+        pass
+
+    async def of(self, *_):
+        raise UsageError("it cannot be answered")
+
+
+@pytest.mark.parametrize("created", [0.0, 86_400.0], ids=["created now", "created in the future"])
+@pytest.mark.parametrize("put_back", [0.0, 86_400.0], ids=["the time of day goes on", "the time of day is put back"])
+def test_a_preview_expires_after_its_time(created, put_back):
+    clock = ManualClock()
+    preview = OnePreview(clock.now() + created, ttl=60)
+    previews = PreviewReconciler(preview, preview, SimpleNamespace(revision=1), preview, clock)
+
+    async def story():
+        assert await previews.reconcile("shop/p") > 0
+        clock.jump(-put_back)
+        clock.move(58.0)
+        assert await previews.reconcile("shop/p") == pytest.approx(2.0)
+        clock.move(2.0)
+        assert await previews.reconcile("shop/p") is None
+        assert preview.found is None
+
+    asyncio.run(story())

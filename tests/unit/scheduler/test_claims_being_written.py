@@ -1,6 +1,7 @@
 """Until the watch shows a claim as it was written its devices stay taken, and a pod waits no longer than that."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 from msgspec import structs
@@ -271,6 +272,24 @@ async def test_a_pod_is_bound_when_the_driver_has_prepared_its_device():
         world.claims.report("ready")
         await world.calm()
         assert world.cluster.nodes_of_pods() == {"default/p": "n00000"}
+
+
+@pytest.mark.parametrize("put_back", [0.0, 86_400.0], ids=["the time of day goes on", "the time of day is put back"])
+async def test_a_pod_waits_for_its_device_no_longer_than_the_timeout(put_back):
+    class Timed(PreparedDevices):
+        async def reserve(self, claim, pod, allocation):
+            at = datetime.fromtimestamp(1_700_000_000.0, UTC)  # as the API server has it: whole seconds of the time of day
+            return await super().reserve(claim, pod, allocation and structs.replace(allocation, allocation_timestamp=at))
+
+    async with running(*to_be_prepared(), claims=Timed) as world:
+        world.cluster.put(pod("p"))
+        await world.calm()
+        world.clock.jump(-put_back)
+        await world.pass_time(590, step=10.0)
+        assert not [event for _, event in world.cluster.events if event.reason == "FailedScheduling"]
+        await world.pass_time(30, step=10.0)
+        failures = [event.note for _, event in world.cluster.events if event.reason == "FailedScheduling"]
+        assert failures[:1] == ["DynamicResources: device binding timeout: claim=p-gpu"]
 
 
 async def test_a_device_that_cannot_be_prepared_is_named_and_given_back():

@@ -221,8 +221,12 @@ class DeviceClaims:
                         del self._awaited[claim.metadata.uid]
 
     async def _wait_for_devices(self, placement: Placement, seconds: float, check: Callable[[], None]) -> None:
-        """Return once the drivers have prepared all devices that ask for it, within `seconds` of the allocation."""
+        """Return once the drivers have prepared all devices that ask for it, within `seconds` of the allocation.
+
+        The time of an allocation is a time of day. So the wait also ends after `seconds`, in case the time of day is put back.
+        """
         clock, noted = self._cluster.ports.clock, False
+        ends_at = clock.monotonic() + seconds
         while True:
             found = pod_claims(placement.pod, self._cluster.state.objects)
             claims = found.all if isinstance(found, PodClaims) else ()
@@ -242,7 +246,7 @@ class DeviceClaims:
                 raise BindFailed(f"node {placement.node} was removed while the pod's devices were being prepared")
             for claim in claims:
                 limit = ready_by(claim, seconds)
-                if limit is not None and clock.now() > limit and not readiness(claim):
+                if limit is not None and (clock.now() > limit or clock.monotonic() > ends_at) and not readiness(claim):
                     raise BindFailed(f"{NAME}: device binding timeout: claim={claim.metadata.name}")
             await self._change(claims, POLL_SECONDS)
 
