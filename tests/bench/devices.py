@@ -11,6 +11,7 @@ decision, the longest of them in CPU time, and the decision.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -137,6 +138,7 @@ def decisions(n_nodes: int, n_pods: int, count: int) -> tuple[float, float, int]
 def longest_step(n_nodes: int, wanted: Mapping[str, object]) -> tuple[int, float, float, str]:
     """The number of steps before the first decision, CPU seconds of the longest one and of the decision, and its message."""
     state, decider = cluster(n_nodes), Decider(assemble())
+    gc.freeze()  # garbage is collected as by `wharf run`
     state.put(claim("usual", 1))
     decider.decide(state.snapshot(), pending("usual", claims=True))
     state.put(claim_of("p", wanted))

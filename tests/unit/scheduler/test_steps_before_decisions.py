@@ -27,13 +27,13 @@ SLOW_MACHINE = SchedulerSettings(slice_seconds=-1, budget=BudgetSettings(timer=t
 @pytest.fixture
 def searches(monkeypatch):
     """The number of searches for devices in each turn of the event loop."""
-    made, in_turn = device_rule.search, [0]
+    made, in_turn = device_rule.search_in_steps, [0]
 
     def search(*of):
         in_turn[-1] += 1
         return made(*of)
 
-    monkeypatch.setattr(device_rule, "search", search)
+    monkeypatch.setattr(device_rule, "search_in_steps", search)
     return in_turn
 
 

@@ -59,7 +59,8 @@ class Decision(Struct, frozen=True, kw_only=True, eq=False):
     decided about the node; "" for a pod that was decided about alone.
 
     `claims` is what Reserve has to take for the pod on its node: the allocation of each claim that has none, in the pod's order. If an
-    error ended the cycle, `aborted` has its text by node, `message` is one of them, and nothing about the nodes is final.
+    error ended the cycle, `aborted` has its text by node, for the first nodes by name; `message` is one of them, and nothing about the
+    nodes is final.
     """
 
     pod: PodView

@@ -11,6 +11,7 @@ without them. Few nodes have nominated pods; their results are kept until someth
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,9 @@ from wharfinger.model.columns.arrays import distinct
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
+
+MAX_FAULTS = 100
+"""Nodes whose errors are put into words, of those with an error that ends the cycle: the first ones by name."""
 
 
 class Filtering:
@@ -113,16 +117,17 @@ class Filtering:
         return mask
 
     def faults(self, attempt: Attempt) -> Mapping[str, str]:
-        """The texts of errors that end the cycle, by node in order of names; empty if there is none."""
+        """The texts of errors that end the cycle, by node in order of names, `MAX_FAULTS` at most; empty if there is none."""
         found: dict[str, str] = {}
         for slot in self.allocating if self.refusal is None else ():
             rule = _allocating(slot)
             faulty = (slot.bits & slot.bits.dtype.type(rule.fault_bits)) != 0
             reached = self.reached(slot.plugin.name) if faulty.any() else None
-            for row in np.flatnonzero(faulty & reached).tolist() if reached is not None else ():
+            rows = [] if reached is None else np.flatnonzero(faulty & reached).tolist()
+            for row in heapq.nsmallest(MAX_FAULTS, rows, attempt.snapshot.names.__getitem__):
                 text = f'running "{slot.plugin.name}" filter plugin: {rule.fault_at(attempt, row)}'
                 found.setdefault(attempt.snapshot.names[row], text)
-        return dict(sorted(found.items()))
+        return dict(sorted(found.items())[:MAX_FAULTS])
 
     def allocations(self, attempt: Attempt, row: int) -> tuple[ClaimAllocation, ...]:
         """The allocations for the claims of the pod on the node of a row."""

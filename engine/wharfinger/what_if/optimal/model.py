@@ -272,7 +272,7 @@ def _room_for(asked: str, snapshot: Snapshot) -> list[int | None]:
     wanted = store.following(KnownDemands).of([objects.ResourceClaimSpec(devices=objects.DeviceClaim(requests=(request,)))])
     states, found = store.following(DeviceStates), dict[int, int | None]()
     ids = states.ids(snapshot)
-    wanted.follow(states.pools_epoch)
+    wanted.follow(states.epoch)
     for number in set(ids.tolist()):
         state = states.state(number)
         codes = [wanted.pool(pool) for pool in state.node.pools]

@@ -18,7 +18,16 @@ from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, deadline_and_broken, pod_claims
 from wharfinger.framework.plugins.devices.requests import ClaimDemand, KnownDemands
-from wharfinger.framework.plugins.devices.search import MAX_TOTAL_STEPS, STEPS_PER_NODE, Fault, FaultKind, Outcome, search
+from wharfinger.framework.plugins.devices.search import (
+    MAX_TOTAL_STEPS,
+    STEPS_AT_ONCE,
+    STEPS_PER_NODE,
+    Fault,
+    FaultKind,
+    Outcome,
+    search,
+    search_in_steps,
+)
 from wharfinger.framework.plugins.devices.shortage import DevicesByCondition, devices_by_condition, lines
 from wharfinger.framework.pod_devices import preferred
 from wharfinger.framework.prepared import (
@@ -152,25 +161,27 @@ class DeviceRule(AllocatingFilter):
     def precompute(self, snapshot: Snapshot, *, again: bool = False) -> Iterator[None]:
         """The steps of looking for devices on all nodes, which are kept for the verdicts; they end where nodes are numbered again.
 
-        There are none if this was done before for the same requests, unless `again`.
+        There are none if this was done before for the same requests, unless `again`, or a search for them took several steps.
         """
         if self._stale or not self._to_allocate:
             return
         limit = MAX_TOTAL_STEPS + STEPS_PER_NODE * snapshot.n_nodes
         ids = self._ids(snapshot)
-        variants = [
-            (self._variant(left), np.unique(ids[among]).tolist())
-            for left, among in self._parts(snapshot, slice(None))
-            if not (self._no_users and not left)
-        ]
+        variants: list[tuple[_RequestVariant, list[int]]] = []
+        for left, among in self._parts(snapshot, slice(None)):
+            if not (self._no_users and not left):
+                variant, numbers = self._variant(left), np.unique(ids[among]).tolist()
+                if variant.demand.takes_long:  # a pod of a known template looks at what has changed first: at the latest states
+                    variants.append((self._make(left), numbers[::-1]))
+                variants.append((variant, numbers))
         for variant, numbers in variants:
-            if variant.demand.looked_at and not again:
+            if variant.demand.looked_at and not (again or variant.demand.takes_long):
                 continue
             yield from variant.demand.compiling()
             for number in numbers:
                 if self._states.epoch != self._epoch or variant.steps > limit:
                     break
-                self._outcome(variant, number)
+                yield from self._finding(variant, number)
                 yield
             variant.demand.looked_at = True
 
@@ -299,7 +310,7 @@ class DeviceRule(AllocatingFilter):
         names = [objects.key_of(claim) for claim in self._claims_to_allocate(attempt, variant)]
         sums: list[DevicesByCondition] = []
         numbers, first, counts = np.unique(self._ids(snapshot)[rows], return_index=True, return_counts=True)
-        demand.follow(self._states.pools_epoch)
+        demand.follow(self._states.epoch)
         for place in np.argsort(-counts, kind="stable")[:MAX_EXPLAINED].tolist():
             state = self._states.at(snapshot, int(rows[first[place]])) if len(numbers) == 1 else self._states.state(int(numbers[place]))
             codes = [demand.pool(pool) for pool in state.node.pools]
@@ -392,7 +403,9 @@ class DeviceRule(AllocatingFilter):
             variant = self._variants.get(left)
             if variant is not None:
                 found |= variant.too_long
-                for number in ids[among].tolist():
+                for number in np.unique(ids[among])[::-1].tolist():
+                    if self._takes_too_long(snapshot, variant):
+                        break
                     self._outcome(variant, number)
                 found |= self._takes_too_long(snapshot, variant)
         return found
@@ -445,20 +458,42 @@ class DeviceRule(AllocatingFilter):
         variant.bits[[number for number in former if number < len(variant.bits)]] = -1
 
     def _outcome(self, variant: _RequestVariant, number: int) -> Outcome:
-        outcome = variant.by_state.get(number)
+        if number not in variant.by_state:
+            variant.demand.follow(self._states.epoch)
+            known = cast("Outcome | None", variant.demand.by_state.get(number))
+            if known is not None:
+                variant.keep(number, known)
+                return known
+            for _ in self._finding(variant, number):
+                pass
+        return variant.by_state[number]
+
+    def _finding(self, variant: _RequestVariant, number: int) -> Iterator[None]:
+        """The steps of finding the outcome for a state; it is not kept if nodes are numbered again meanwhile."""
+        demand, state = variant.demand, self._states.state(number)
+        demand.follow(self._states.epoch)
+        codes = []
+        for pool in state.node.pools:
+            for _ in demand.reading(pool):
+                yield
+                if self._states.epoch != self._epoch:
+                    return
+            codes.append(demand.pool(pool))
+        key = (tuple(code.number for code in codes), state.node.groups, state.usage)
+        outcome = cast("Outcome | None", demand.outcomes.get(key))
         if outcome is None:
-            state = self._states.state(number)
-            demand = variant.demand
-            demand.follow(self._states.pools_epoch)
-            codes = [demand.pool(pool) for pool in state.node.pools]
-            key = (tuple(code.number for code in codes), state.node.groups, state.usage)
-            outcome = demand.outcomes.get(key)
-            if outcome is None:
-                if len(demand.outcomes) > MAX_OUTCOMES:
-                    demand.outcomes.clear()
-                outcome = demand.outcomes[key] = search(demand, codes, state.node.groups, state.usage)
-            variant.keep(number, outcome)
-        return cast("Outcome", outcome)
+            outcome = yield from search_in_steps(demand, codes, state.node.groups, state.usage)
+            if outcome.steps >= STEPS_AT_ONCE:
+                self._known_demands.take_long = demand.takes_long = True
+            if len(demand.outcomes) > MAX_OUTCOMES:
+                demand.outcomes.clear()
+            demand.outcomes[key] = outcome
+        if self._states.epoch == self._epoch:
+            if len(demand.by_state) > MAX_OUTCOMES:
+                demand.by_state.clear()
+            demand.by_state[number] = outcome
+            if number not in variant.by_state:
+                variant.keep(number, outcome)
 
     def _unavailable_rows(self, snapshot: Snapshot, rows: Rows) -> Mask:
         found = np.zeros(node_selection.row_count(snapshot, rows), np.bool_)

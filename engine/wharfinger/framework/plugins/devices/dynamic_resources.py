@@ -136,14 +136,14 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
     def precompute(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:
         """Look for devices on all nodes, in steps of a node, a search at most, or an expression that is compiled.
 
-        For pods like one before, only if the devices of many nodes have changed.
+        For pods like one before, only if the devices of many nodes have changed, or a search takes several steps.
         """
         if not pod.demand.may_claim or not isinstance(pod_claims(pod, snapshot().objects), PodClaims):
             return
         changed = yield from DeviceStates.reading(snapshot)
         now = snapshot()
         found = pod_claims(pod, now.objects)
-        if isinstance(found, PodClaims) and (changed or not kept):
+        if isinstance(found, PodClaims) and (changed or not kept or now.objects.following(KnownDemands).take_long):
             yield from DeviceRule(Attempt(pod, now, Shared()), found, self.arguments.binding_seconds).precompute(now, again=changed)
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point

@@ -32,6 +32,8 @@ MAX_DEMANDS = 32
 """Lists of claims whose demand a cluster remembers, besides those of the templates that are kept."""
 
 
+MAX_READ_AT_ONCE = 512
+"""Devices times kinds of alternatives that are read in one step: about 10 ms."""
 COST_SELECTED, COST_TOLERATED = 160, 10
 """The cost of checking a device for each kind of alternatives, and for each toleration and taint; in the units of `CostBudget`."""
 
@@ -143,8 +145,10 @@ class PoolCode(Struct, frozen=True, eq=False):
 class ClaimDemand(Struct, eq=False):
     """The requests of some claims, in order, and the codes of the devices read so far. `kinds` has one alternative of each kind.
 
-    `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays valid. `cost_budget` is the cost
-    of selectors in this decision. `looked_at` is true once the devices of all nodes have been read.
+    `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays valid. `by_state` are the same
+    by the number of a state of a node, until these are numbered again. `cost_budget` is the cost
+    of selectors in this decision. `looked_at` is true once the devices of all nodes have been read, and `takes_long` once a search took
+    several steps.
     """
 
     claims: tuple[Claim, ...]
@@ -152,8 +156,10 @@ class ClaimDemand(Struct, eq=False):
     kinds: tuple[Alternative, ...]
     constraints: tuple[Constraint, ...]
     outcomes: dict[Hashable, Any] = field(default_factory=dict)
+    by_state: dict[int, Any] = field(default_factory=dict)
     cost_budget: CostBudget = field(default_factory=CostBudget)
     looked_at: bool = False
+    takes_long: bool = False
     _epoch: int = -1
     _by_content: dict[int, tuple[int, DeviceCode]] = field(default_factory=dict)
     _codes: dict[Hashable, tuple[int, DeviceCode]] = field(default_factory=dict)
@@ -161,9 +167,10 @@ class ClaimDemand(Struct, eq=False):
     _pool_codes: dict[Hashable, PoolCode] = field(default_factory=dict)
 
     def follow(self, epoch: int) -> None:
-        """Forget which devices and pools have which codes, if they are numbered again."""
+        """Forget which devices and pools have which codes, and the outcomes of states, if they are numbered again."""
         if epoch != self._epoch:
             self._epoch = epoch
+            self.by_state.clear()
             self._by_content.clear()
             self._by_kind.clear()
 
@@ -186,6 +193,20 @@ class ClaimDemand(Struct, eq=False):
         if code is None:
             code = self._by_kind[pool.kind] = self._pool_code(pool)
         return code
+
+    def reading(self, pool: Pool) -> Iterator[None]:
+        """The steps of reading the devices of a pool for `pool`, if it is not known and they are many."""
+        at_once = MAX_READ_AT_ONCE // max(1, len(self.kinds))
+        if len(pool.contents) <= at_once or pool.kind in self._by_kind:
+            return
+        read = 0
+        for content in pool.contents:
+            if content.number not in self._by_content:
+                self._device(content)
+                read += 1
+                if read > at_once:
+                    read = 0
+                    yield
 
     def _pool_code(self, pool: Pool) -> PoolCode:
         found = [self._device(content) for content in pool.contents]
@@ -223,7 +244,9 @@ class ClaimDemand(Struct, eq=False):
         answers: dict[str, bool | str] = {}
         return DeviceCode(
             matches=tuple(_match(alternative, content, self.cost_budget, answers) for alternative in self.kinds),
-            tolerated=tuple(not matching.untolerated(alternative.wanted.tolerations, device.taints) for alternative in self.kinds),
+            tolerated=tuple(
+                not device.taints or not matching.untolerated(alternative.wanted.tolerations, device.taints) for alternative in self.kinds
+            ),
             values=tuple(attribute_value(device, content.driver, constraint.attribute) for constraint in self.constraints),
             consumed_capacities=tuple(_consumed_capacities(alternative, content) for alternative in self.kinds),
             consumption=content.once("consumption", _consumption),
@@ -253,6 +276,7 @@ class KnownDemands:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._known: OrderedDict[Hashable, ClaimDemand] = OrderedDict()
+        self.take_long = False  # true once a search for any of them took several steps
 
     def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:  # noqa: ARG002 — the port
         """Forget everything after a change of device classes."""

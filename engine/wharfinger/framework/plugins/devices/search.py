@@ -14,13 +14,15 @@ devices. Requests, alternatives and constraints can be written so that it would 
 does after ten seconds. Source: `structured/internal/incubating/allocator_incubating.go` and `constraint.go`, Kubernetes 1.36, with its
 oddities: the counters of two pools of one name are counted together, and a constraint on different values remembers the last device of each
 request only.
+
+A search is a generator, which yields after every `STEPS_AT_ONCE` of its steps, so that the event loop need not wait for its end.
 """
 
 from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -47,6 +49,8 @@ MAX_TOTAL_STEPS: Final = 60_000
 STEPS_PER_NODE: Final = 40
 SHORT: Final = 500
 """Steps after which a search remembers where it has failed; most end before."""
+STEPS_AT_ONCE: Final = 4_000
+"""Steps that a search takes between two pauses: about 6 ms."""
 COST_OF_STATE_KEY: Final = 4
 """The cost of finding out whether a search has been in a state before, in steps."""
 
@@ -133,7 +137,22 @@ def search(
 
     `order` are the positions of all devices in the order that a policy prefers; without it, they are tried in the order of Kubernetes.
     """
-    return Search(demand, pools, groups, usage, order).run()
+    found = Search(demand, pools, groups, usage, order)
+    for _ in found.run():
+        pass
+    return found.outcome
+
+
+def search_in_steps(
+    demand: ClaimDemand, pools: Sequence[PoolCode], groups: Sequence[int], usage: Sequence[UsageKey]
+) -> Generator[None, None, Outcome]:
+    """The same with a pause after every `STEPS_AT_ONCE` steps, in the order of Kubernetes."""
+    found = Search(demand, pools, groups, usage, None)
+    yield from found.run()
+    return found.outcome
+
+
+_Branch = Generator[None, None, "_BranchResult"]
 
 
 class _Taken:
@@ -235,19 +254,23 @@ class Search:
         self._by_alternative: dict[int, tuple[frozenset[Place], frozenset[Place], tuple[int, ...]]] = {}
         self._failed: dict[Hashable, _BranchResult] = {}
         self._steps = 0
+        self._pause_at = STEPS_AT_ONCE
+        self.outcome = Outcome()
 
-    def run(self) -> Outcome:
-        """The first full solution, or why there is none."""
+    def run(self) -> Iterator[None]:
+        """Find the first full solution, or why there is none: the `outcome`. Yields after every `STEPS_AT_ONCE` steps."""
         try:
             self._prepare()
-            end = self._claim(0)
+            end = yield from self._claim(0)
         except _Failed as failed:
-            return Outcome(fault=failed.fault, steps=self._steps)
+            self.outcome = Outcome(fault=failed.fault, steps=self._steps)
         except RecursionError:  # each device is one level of the search; hundreds of them for one pod are too many
-            return Outcome(fault=Fault(FaultKind.GAVE_UP), steps=self._steps)
-        if end is MET:
-            return Outcome(picks=tuple(map(tuple, self._picks)), chosen=self._chosen, steps=self._steps)
-        return Outcome(invalid=any(pool.invalid for pool in self._pools), steps=self._steps)
+            self.outcome = Outcome(fault=Fault(FaultKind.GAVE_UP), steps=self._steps)
+        else:
+            if end is MET:
+                self.outcome = Outcome(picks=tuple(map(tuple, self._picks)), chosen=self._chosen, steps=self._steps)
+            else:
+                self.outcome = Outcome(invalid=any(pool.invalid for pool in self._pools), steps=self._steps)
 
     def _spend(self, steps: int) -> None:
         self._steps += steps
@@ -296,55 +319,49 @@ class Search:
 
     # ── the search ──
 
-    def _claim(self, index: int) -> _BranchResult:
+    def _claim(self, index: int) -> _Branch:
         if index == len(self._demand.claims):
             return MET
-        return self._request(index, 0)
+        return (yield from self._request(index, 0))
 
-    def _request(self, claim: int, index: int) -> _BranchResult:
+    def _request(self, claim: int, index: int) -> _Branch:
         requests = self._demand.claims[claim].requests
         if index == len(requests):
-            end = self._claim(claim + 1)
+            end = yield from self._claim(claim + 1)
             return NOT_MET if end is TOO_MANY else end  # another choice in this claim may need less there
         request = requests[index]
         if not request.choice:
-            return self._devices(request.alternatives[0], index, 0, 0, 0)
-        return self._alternatives(request, claim, index)
+            return (yield from self._devices(request.alternatives[0], index, 0, 0, 0))
+        return (yield from self._alternatives(request, claim, index))
 
-    def _alternatives(self, request: Request, claim: int, index: int) -> _BranchResult:
+    def _alternatives(self, request: Request, claim: int, index: int) -> _Branch:
         too_many = True
         for place, alternative in enumerate(request.alternatives):
-            end = self._devices(alternative, index, 0, 0, 0)
+            end = yield from self._devices(alternative, index, 0, 0, 0)
             if end is MET:
                 self._chosen[claim, index] = place, alternative
                 return MET
             too_many &= end is TOO_MANY
         return TOO_MANY if too_many else NOT_MET
 
-    def _devices(self, alternative: Alternative, index: int, count: int, from_pool: int, from_position: int) -> _BranchResult:
+    def _devices(self, alternative: Alternative, index: int, count: int, from_pool: int, from_position: int) -> _Branch:
         """Take the devices of an alternative from the `count`th on, not before a place, and then everything after the alternative."""
         self._spend(1 + len(self._demand.claims[alternative.claim].constraints))
+        if self._steps >= self._pause_at:
+            self._pause_at = self._steps + STEPS_AT_ONCE
+            yield
         size = self._size(alternative)
-        if alternative.every and not size:
-            return NOT_MET
         if count >= size:
-            return self._request(alternative.claim, index + 1)
+            return NOT_MET if alternative.every and not size else (yield from self._request(alternative.claim, index + 1))
         if len(self._picks[alternative.claim]) + size - count > MAX_DEVICES:
             return TOO_MANY
-        last = 0 < count == size - 1  # the rest is a separate search state
-        state_key = None if last else self._state_key(alternative, index, count, (from_pool, from_position))
+        state_key = self._state_key(alternative, index, count, (from_pool, from_position))
         if state_key in self._failed:
             return self._failed[state_key]
         end = NOT_MET
-        must = alternative.every  # then there is only one place for each
-        places = (
-            [self._every[alternative.number][count]]
-            if must
-            else self._distinct_places(self._candidates(alternative, from_pool, from_position))
-        )
-        for number, position in places:
-            undo = self._take(alternative, number, position, must=must)
-            end = NOT_MET if undo is None else self._devices(alternative, index, count + 1, number, position + 1)
+        for number, position in self._places_of(alternative, count, from_pool, from_position):
+            undo = self._take(alternative, number, position, must=alternative.every)
+            end = NOT_MET if undo is None else (yield from self._devices(alternative, index, count + 1, number, position + 1))
             if end is MET:
                 return MET
             if undo is not None:
@@ -354,6 +371,12 @@ class Search:
         if state_key is not None:
             self._failed[state_key] = end
         return end
+
+    def _places_of(self, alternative: Alternative, count: int, from_pool: int, from_position: int) -> Iterable[Place]:
+        """The places to try for the `count`th device: one if all devices are wanted."""
+        if alternative.every:
+            return [self._every[alternative.number][count]]
+        return self._distinct_places(self._candidates(alternative, from_pool, from_position))
 
     def _distinct_places(self, places: Iterator[Place]) -> Iterator[Place]:
         """The places without unused devices that look like one before."""
@@ -371,9 +394,10 @@ class Search:
     def _state_key(self, alternative: Alternative, index: int, count: int, begin: Place) -> Hashable:
         """A value that is equal if the rest of the search has the same outcome: remaining requests, and taken devices that matter to them.
 
-        None in a short search, and in one that has an order of its own.
+        None in a short search, in one that has an order of its own, and for the last of several devices: the rest is a separate state.
         """
-        if self._steps < SHORT or self._order is not None:
+        last = 0 < count == self._size(alternative) - 1
+        if last or self._steps < SHORT or self._order is not None:
             return None
         later, own, groups = self._wanted(alternative, index)
         taken = set[Hashable]()

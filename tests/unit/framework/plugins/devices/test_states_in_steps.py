@@ -8,8 +8,9 @@ from msgspec import structs
 from tests.bench import devices
 from tests.in_memory import ManualClock
 from wharfinger.framework.chain import assemble
+from wharfinger.framework.evaluation import filtering
 from wharfinger.framework.evaluation.cycle import Decider, decide
-from wharfinger.framework.plugins.devices import device_rule
+from wharfinger.framework.plugins.devices import device_rule, requests, search
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import Pools
@@ -87,8 +88,8 @@ def test_a_node_that_comes_or_goes_is_no_look_at_all_others(state, looked_at, ch
 
 
 def test_slices_of_all_nodes_that_change_at_once_are_looked_at_in_steps_also_for_pods_that_are_known(state, looked_at, monkeypatch):
-    searches, search = [], device_rule.search
-    monkeypatch.setattr(device_rule, "search", lambda *of: searches.append(1) or search(*of))
+    searches, search = [], device_rule.search_in_steps
+    monkeypatch.setattr(device_rule, "search_in_steps", lambda *of: searches.append(1) or search(*of))
     decider = Decider(CHAIN)
     decider.decide(state.snapshot(), POD)
     looked_at.clear()
@@ -103,6 +104,76 @@ def test_slices_of_all_nodes_that_change_at_once_are_looked_at_in_steps_also_for
     assert max(work) == 1
     decider.decide(state.snapshot(), POD)
     assert (looked_at, searches) == ([], [])
+
+
+@pytest.fixture
+def spent(monkeypatch):
+    """The work of a step: devices read, times kinds of alternatives, and the steps of searches as a part of those between two pauses."""
+    work, read, spend = [0.0], requests.ClaimDemand._device, search.Search._spend
+
+    def reading(self, content):
+        if content.number not in self._by_content:
+            work[0] += len(self.kinds) / requests.MAX_READ_AT_ONCE
+        return read(self, content)
+
+    def spending(self, steps):
+        work[0] += steps / search.STEPS_AT_ONCE
+        return spend(self, steps)
+
+    monkeypatch.setattr(requests.ClaimDemand, "_device", reading)
+    monkeypatch.setattr(search.Search, "_spend", spending)
+    return work
+
+
+@pytest.mark.parametrize("n_devices", [8, 128])
+@pytest.mark.parametrize("wanted", sorted(devices.LARGEST))
+def test_each_step_reads_few_devices_and_is_a_part_of_a_search(monkeypatch, spent, wanted, n_devices):
+    monkeypatch.setattr(devices, "DEVICES", n_devices)
+    state = devices.cluster(4)
+    state.put(devices.claim_of("p", devices.LARGEST[wanted]))
+    decider, work = Decider(CHAIN), []
+    for _ in decider.precompute(state.snapshot, POD):
+        work.append(spent[0])
+        spent[0] = 0.0
+    assert max(work) < 2.5
+    assert sum(work) > 1
+    spent[0] = 0.0
+    decider.decide(state.snapshot(), POD)
+    assert spent[0] == 0.0
+
+
+def test_a_decision_puts_errors_of_few_nodes_into_words_and_reads_the_outcome_of_each_node_as_it_is_known(monkeypatch):
+    texts, read, text = [], [], device_rule.DeviceRule.fault_at
+    monkeypatch.setattr(device_rule.DeviceRule, "fault_at", lambda *of: texts.append(1) or text(*of))
+    monkeypatch.setattr(filtering, "MAX_FAULTS", 3)
+    state = devices.cluster(NODES)
+    state.put(devices.claim_of("p", devices.LARGEST["orders"]))
+    decider = Decider(CHAIN)
+    list(decider.precompute(state.snapshot, POD))
+    monkeypatch.setattr(requests.ClaimDemand, "pool", lambda *_: read.append(1))
+    found = decider.decide(state.snapshot(), POD)
+    assert list(found.aborted) == ["n00000", "n00001", "n00002"]
+    assert found.message == found.aborted["n00000"]
+    assert (len(texts), read) == (3, [])
+
+
+def test_long_searches_for_a_few_nodes_that_have_changed_take_steps_also_for_pods_that_are_known(state, spent):
+    state.put(devices.claim_of("p", devices.LARGEST["orders"]))
+    decider = Decider(CHAIN)
+    list(decider.precompute(state.snapshot, POD))
+    decider.decide(state.snapshot(), POD)
+    slices = state.objects.all(objects.ResourceSlice)[:3]
+    for number, each in enumerate(slices, start=1):
+        state.put(structs.replace(each, spec=structs.replace(each.spec, devices=each.spec.devices[number:])))
+    spent[0], work = 0.0, []
+    for _ in decider.precompute(state.snapshot, POD):
+        work.append(spent[0])
+        spent[0] = 0.0
+    assert sum(work) > 3
+    assert max(work) < 2.5
+    spent[0] = 0.0
+    decider.decide(state.snapshot(), POD)
+    assert spent[0] < 1
 
 
 def test_a_cluster_that_is_followed_from_the_start_reads_no_slices_at_the_first_claim(monkeypatch):
