@@ -44,6 +44,7 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     sizes, leaving = dict(snapshot.group_sizes), tuple(snapshot.evicted)
     state = ClusterState(snapshot.now)
     state.read_devices(tables.device_sources)
+    state.objects.follow_like(snapshot.objects)
     yield from _in_parts(state.add_node, nodes)
     yield from _in_parts(state.put, others)
     _reserve_in_flight(state, in_flight)
@@ -101,6 +102,7 @@ class FollowedCopy:
         A generator that is not run to its end leaves no copy: the next one makes it again.
         """
         state, seen = self._state or ClusterState(snapshot.now), self._seen
+        state.objects.follow_like(snapshot.objects)
         self.drop()
         state.set_time(snapshot.now)
         nodes, pods = _changed(snapshot, seen)

@@ -153,6 +153,16 @@ class ObjectStore:
                     known.changed(None, obj)
         return cast("F", known)
 
+    def follow_like(self, other: ObjectStore) -> None:
+        """Make the followers and groups that another store has: then each object is read when it is put, not all at the first question."""
+        for kind, groups in other._groups.items():
+            kept = self._groups.setdefault(kind, {})
+            for grouping in groups:
+                if grouping not in kept:
+                    kept[grouping] = self._grouped(kind, grouping)
+        for make in tuple(other._followers):
+            self.following(cast("Callable[[ObjectStore], Follower]", make))
+
     def existing_follower(self, make: Callable[[ObjectStore], F]) -> F | None:
         """The follower of a class if `following` has made it already, otherwise None."""
         return cast("F | None", self._followers.get(make))
@@ -207,11 +217,15 @@ class ObjectStore:
         kept = self._groups.setdefault(kind.__name__, {})
         groups = kept.get(cast("Grouping", grouping))
         if groups is None:
-            groups = kept[cast("Grouping", grouping)] = {}
-            for key, obj in self._by_kind.get(kind.__name__, {}).items():
-                groups.setdefault(grouping(cast("T", obj)), {})[key] = obj
+            groups = kept[cast("Grouping", grouping)] = self._grouped(kind.__name__, cast("Grouping", grouping))
         found = cast("dict[str, T]", groups.get(group, {}))
         return tuple(found[key] for key in sorted(found))
+
+    def _grouped(self, kind: str, grouping: Grouping) -> dict[Hashable, dict[str, objects.AnyObject]]:
+        groups: dict[Hashable, dict[str, objects.AnyObject]] = {}
+        for key, obj in self._by_kind.get(kind, {}).items():
+            groups.setdefault(grouping(obj), {})[key] = obj
+        return groups
 
 
 class EvaluationContext(Protocol):

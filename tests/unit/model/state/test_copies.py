@@ -2,10 +2,16 @@
 
 from itertools import pairwise
 
+from msgspec import structs
+
+from tests.bench import devices
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.plugins.volumes import volume_binding
 from wharfinger.model import objects
+from wharfinger.model.devices.pools import Pools
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.copies import FollowedCopy, copied
+from wharfinger.model.state.copies import OBJECTS_PER_STEP, FollowedCopy, copied
 
 N_METRICS = 20
 
@@ -52,3 +58,28 @@ def test_a_copy_keeps_its_samples_when_there_are_new_ones():
     next(steps)
     state.set_metric("m0", {"n": (99.0, 2.0)})
     assert finished(steps).snapshot().samples["m0"] == {"n": (0.0, 1.0)}
+
+
+def test_slices_and_capacities_are_read_in_steps_while_they_are_copied_and_not_all_at_the_first_question(monkeypatch):
+    chain, state, told, grouped = assemble(), devices.cluster(3 * OBJECTS_PER_STEP), [], []
+    changed, storage_class_of = Pools.changed, volume_binding._storage_class_of
+    monkeypatch.setattr(Pools, "changed", lambda self, old, new: told.append(1) or changed(self, old, new))
+    monkeypatch.setattr(volume_binding, "_storage_class_of", lambda offer: grouped.append(1) or storage_class_of(offer))
+    for plugin in chain.precomputing:
+        plugin.follow(state.objects)
+    offer = objects.CSIStorageCapacity(metadata=ObjectMeta(name="c", namespace="default"), storage_class_name="fast")
+    for number in range(3 * OBJECTS_PER_STEP):
+        state.put(structs.replace(offer, metadata=structs.replace(offer.metadata, name=f"c{number}")))
+    for steps in (copied(state.snapshot()), FollowedCopy().follow(state.snapshot())):
+        told.clear()
+        grouped.clear()
+        at_steps = [0]
+        copy = finished(steps, lambda at_steps=at_steps: at_steps.append(len(told) + len(grouped)))
+        assert max(later - earlier for earlier, later in pairwise(at_steps)) <= OBJECTS_PER_STEP
+        assert len(told) >= 3 * OBJECTS_PER_STEP
+        assert len(grouped) == 3 * OBJECTS_PER_STEP
+        told.clear()
+        grouped.clear()
+        for plugin in chain.precomputing:
+            plugin.follow(copy.objects)
+        assert (told, grouped) == ([], [])
