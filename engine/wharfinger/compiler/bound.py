@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Mapping
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,16 +49,18 @@ class BoundPolicy:
         self._frame: AtRows | None = None
         self._points = NO_POINTS
         self._registers: schedule.Registers = self._start
-        self._one_row: OneRow | None = None
+        self._one_row: ref[OneRow] | None = None  # it refers to this object, and only garbage collections would free both
         self._reasons: dict[int, tuple[str, ...]] = {}
 
     @property
     def one_row(self) -> OneRow:
         """The rules in the policy's `row_code` for one node at a time; there must be some."""
-        if self._one_row is None:
+        found = None if self._one_row is None else self._one_row()
+        if found is None:
             assert self._policy.row_code is not None  # noqa: S101 — callers have checked `is_quick`
-            self._one_row = OneRow(self._policy.row_code, self._pod, self._start, self.static_column, placed=self._placed)
-        return self._one_row
+            found = OneRow(self._policy.row_code, self._pod, self._start, self.static_column, placed=self._placed)
+            self._one_row = ref(found)
+        return found
 
     def use_points(self, points: Mapping[str, NDArray[np.float64]]) -> None:
         """Take these points of Kubernetes' scores for all scores from now on, by plugin, `(n_nodes,)` each."""

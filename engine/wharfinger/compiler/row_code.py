@@ -133,7 +133,7 @@ class OneRow:
     `static` returns the column of a static part for all rows. `placed` as in `AtNode`.
     """
 
-    __slots__ = ("_answers", "_code", "_columns", "_placed", "_pod", "_row", "_since", "_snapshot", "_start", "_static")
+    __slots__ = ("__weakref__", "_answers", "_code", "_columns", "_placed", "_pod", "_row", "_since", "_snapshot", "_start", "_static")
 
     def __init__(self, code: RowCode, pod: PodView, start: Registers, static: Static, *, placed: bool) -> None:
         self._code = code
