@@ -33,8 +33,8 @@ from wharfinger.model.devices.device import WHOLE, Device, DeviceDemand
 from wharfinger.model.devices.device_table import DevicesOf, DeviceTable
 
 Numbers = NDArray[np.float64]
-MAX_CELLS = 2**19
-"""Numbers that are computed at a time, 4 MB: for all devices of 5,000 nodes, they would be gigabytes."""
+MAX_CELLS = 2**17
+"""Numbers that are computed at a time, 1 MB, which caches of processors hold: for all devices of 5,000 nodes, they would be gigabytes."""
 
 FEW_DEVICES = 64
 """So many devices are not compared with each other: it would take longer than to calculate each of them."""
