@@ -250,6 +250,7 @@ def expand(
     pods: list[objects.Pod] = []
     made: list[objects.AnyObject] = []
     uids: set[str] = set()
+    without_pods: list[str] = []
     claims = set() if cluster is None else {(kind, objects.key_of(claim)) for kind in CLAIMS for claim in _all([cluster], kind)}
     default = default_class(() if cluster is None else _all([cluster], objects.StorageClass))
 
@@ -258,8 +259,10 @@ def expand(
             return  # its devices or its volume are those that it has in the cluster
         made.append(_with_class(obj, default) if isinstance(obj, objects.PersistentVolumeClaim) else obj)
 
-    for obj in _expanded(given, _all(known, objects.Node)):
-        if isinstance(obj, objects.Pod):
+    for workload, obj in _expanded(given, _all(known, objects.Node)):
+        if obj is None:
+            without_pods.append(f"{objects.kind_of(workload)} {objects.key_of(workload)} has no pods: {_why_no_pods(workload)}")
+        elif isinstance(obj, objects.Pod):
             pod = with_free_uid(admission.admit(obj), lambda uid: uid in uids or is_taken(uid))
             uids.add(pod.metadata.uid)
             pods.append(pod)
@@ -268,13 +271,11 @@ def expand(
         else:
             add(obj)
         if len(pods) > limit:
-            raise InvalidObject(f"the workloads have more than {limit:,} pods; {objects.key_of(obj)} is one too many")
+            raise InvalidObject(f"the workloads have more than {limit:,} pods; {objects.key_of(pods[-1])} is one too many")
         if len(made) > MADE_PER_POD * limit:
-            kind = objects.kind_of(obj)
-            raise InvalidObject(
-                f"the pods need more than {MADE_PER_POD * limit:,} other objects; {kind} {objects.key_of(obj)} is one too many"
-            )
-    return Expansion(pods=tuple(pods), made=tuple(made), warnings=(*admission.warnings, *_kept_to_one_node(pods)))
+            kind, key = objects.kind_of(made[-1]), objects.key_of(made[-1])
+            raise InvalidObject(f"the pods need more than {MADE_PER_POD * limit:,} other objects; {kind} {key} is one too many")
+    return Expansion(pods=tuple(pods), made=tuple(made), warnings=(*admission.warnings, *without_pods, *_kept_to_one_node(pods)))
 
 
 def left_out(given: Objects) -> list[str]:
@@ -295,13 +296,31 @@ def _kept_to_one_node(pods: Iterable[objects.Pod]) -> Iterator[str]:
         yield f"pod {wording.capped(keys, 1)}: spec.nodeName is {node}, so no other node is tried; remove the field to try every node"
 
 
-def _expanded(given: Objects, nodes: Iterable[objects.Node]) -> Iterator[objects.AnyObject]:
+def _expanded(given: Objects, nodes: Iterable[objects.Node]) -> Iterator[tuple[objects.AnyObject, objects.AnyObject | None]]:
+    """(a workload, an object made of it) for each; None in place of an object for a workload of which no pod is made."""
     for kind, found in given.by_kind.items():
         for workload in found:
+            has_pods = kind in _WITHOUT_PODS
             if isinstance(workload, objects.DaemonSet):
-                yield from _daemon_pods(workload, nodes)
+                made: Iterator[objects.AnyObject] = _daemon_pods(workload, nodes)
             elif kind in _EXPANDERS:
-                yield from _EXPANDERS[kind](workload)
+                made = _EXPANDERS[kind](workload)
+            else:
+                continue
+            for obj in made:
+                has_pods |= isinstance(obj, objects.Pod)
+                yield workload, obj
+            if not has_pods:
+                yield workload, None
+
+
+def _why_no_pods(workload: objects.AnyObject) -> str:
+    """The reason why a workload of which no pod is made has none."""
+    if isinstance(workload, objects.DaemonSet):
+        return "its node selector, affinity and tolerations admit no node"
+    if isinstance(workload, objects.Job | objects.CronJob) and workload.spec.suspend:
+        return "it is suspended"
+    return "it wants none (replicas or parallelism is 0)"
 
 
 def _all(sources: Iterable[Objects], kind: type[Any]) -> list[Any]:
@@ -498,3 +517,5 @@ _EXPANDERS: Mapping[type[objects.AnyObject], Callable[[Any], Iterator[objects.An
     objects.ResourceClaimTemplate: _named_by_pods,
     objects.PersistentVolumeClaim: _named_by_pods,
 }
+_WITHOUT_PODS = frozenset({objects.PodGroup, objects.CoschedulingPodGroup, objects.ResourceClaimTemplate, *CLAIMS})
+"""Kinds of objects that pods name, of which none is made."""

@@ -162,6 +162,24 @@ def test_objects_whose_name_the_api_server_makes_have_names_of_their_own():
         files.read_bytes(job.encode())  # what a cluster has, has a name
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec", "why"),
+    [
+        ("Deployment", "replicas: 0", "it wants none (replicas or parallelism is 0)"),
+        ("StatefulSet", "replicas: 0", "it wants none (replicas or parallelism is 0)"),
+        ("Job", "parallelism: 0", "it wants none (replicas or parallelism is 0)"),
+        ("Job", "suspend: true", "it is suspended"),
+        ("CronJob", "suspend: true", "it is suspended"),
+        ("DaemonSet", "", "its node selector, affinity and tolerations admit no node"),
+    ],
+)
+def test_a_workload_without_pods_is_named(kind, spec, why):
+    group = "batch" if kind.endswith("Job") else "apps"
+    found = expand(f"{{apiVersion: {group}/v1, kind: {kind}, metadata: {{name: none, namespace: shop}}, spec: {{{spec}}}}}")
+    assert not found.pods
+    assert found.warnings == (f"{kind} shop/none has no pods: {why}",)
+
+
 def test_a_pod_that_ran_is_pending_again():
     running = "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: U}, spec: {nodeName: n}, status: {phase: Running}}"
     fixed = "{apiVersion: v1, kind: Pod, metadata: {generateName: q-}, spec: {nodeName: n}}"
