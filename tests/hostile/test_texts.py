@@ -11,8 +11,9 @@ from tests.unit.language.policies import checked
 from tests.work import calls
 from wharfinger.compiler.program import compile_policy
 from wharfinger.errors import WharfingerError
-from wharfinger.language.format import format_file
+from wharfinger.language.format import format_file, format_source
 from wharfinger.language.parse.parser import parse
+from wharfinger.language.parse.tokens import Lexer
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import Kind
@@ -75,6 +76,23 @@ def test_a_part_of_a_deep_expression_is_formatted_once(name):
     text = texts.NESTED[name](90)
     tree = parse(Source(name="text", text=text), Diagnostics())
     assert calls(lambda: format_file(tree)) <= 12 * len(text)
+
+
+@pytest.mark.parametrize("name", texts.NESTED | texts.FAMILIES)
+@pytest.mark.parametrize("every", [3, 7])
+def test_a_text_that_is_formatted_again_stays_and_keeps_its_comments(name, every):
+    text = (texts.NESTED | texts.FAMILIES)[name](6)
+    tokens = Lexer(Source(name="text", text=text), Diagnostics()).read()
+    for token in tokens[::-every]:
+        text = f"{text[: token.start]} # c {{é\n{text[token.start :]}"
+    once = formatted(text)
+    if once is not None:  # else it has errors of syntax
+        assert formatted(once) == once
+        assert once.count("# c") == text.count("# c")
+
+
+def formatted(text):
+    return format_source(Source(name="text", text=text), Diagnostics())
 
 
 @pytest.mark.parametrize("name", CHAINS)
