@@ -328,6 +328,30 @@ def test_each_page_gets_events_of_the_pods_that_it_shows():
     asyncio.run(look())
 
 
+def test_pages_of_a_huge_cluster_get_signs_of_life_between_two_updates():
+    class Slow(PageContent):
+        def parts(self):
+            clock.move(0.3)  # of a time share of 2 %, so the next update is 15 s later
+            return super().parts()
+
+    clock = ManualClock()
+
+    async def look():
+        page_content = Slow()
+        async with feeding_from(page_content, clock) as feed:
+            watcher = feed.join("cpu")
+            await run_pending()
+            await watcher.next()
+            looked = page_content.looked
+            for _ in range(3):
+                clock.move(feeding.ALIVE_INTERVAL)
+                await run_pending()
+                assert events([await watcher.next()]) == [("alive", {})]
+            assert page_content.looked == looked
+
+    asyncio.run(look())
+
+
 def test_a_board_that_raises_is_read_again():
     async def look():
         page_content, clock = PageContent(), ManualClock()

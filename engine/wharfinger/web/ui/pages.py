@@ -52,6 +52,11 @@ MAX_QUERIES = 6
 MAX_BACKLOG_BYTES = 4 * 2**20
 """Bytes that may wait for one watcher."""
 
+ALIVE_INTERVAL = 4.0
+"""Most seconds without a message: after ten, a page says that the scheduler does not answer."""
+ALIVE = message("alive", {})
+"""The message of a sign of life."""
+
 RETRY_MILLISECONDS = 2000
 """Milliseconds after which a browser whose connection has ended comes back."""
 
@@ -187,7 +192,15 @@ class Feed:
             except Exception as error:  # noqa: BLE001 — the next update may succeed
                 self._emit(Failed("live page", error))
                 spent = self._clock.monotonic() - began
-            await self._clock.sleep(max(INTERVAL, spent / MAX_TIME_SHARE))
+            await self._pause(max(INTERVAL, spent / MAX_TIME_SHARE))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait; the pages get signs of life meanwhile."""
+        while seconds > ALIVE_INTERVAL:
+            await self._clock.sleep(ALIVE_INTERVAL)
+            self._send([ALIVE])
+            seconds -= ALIVE_INTERVAL
+        await self._clock.sleep(seconds)
 
     async def _update_watchers(self) -> float:
         """Send what has changed to all watchers; the seconds that it took, without those of other tasks."""
