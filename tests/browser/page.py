@@ -56,6 +56,7 @@ class Standing:
     signals: Any  # the metrics of policies, of which there are none
     identity: str = "this-machine_4711"
     leads: bool = True
+    leader: str = ""
 
 
 @dataclass

@@ -160,6 +160,11 @@ class Daemon:
         """True if this process may act now."""
         return self.server.leadership.is_leader
 
+    @property
+    def leader(self) -> str:
+        """The identity of the process that leads as last seen, "" if not known."""
+        return self.server.leadership.holder
+
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` and the end of work in progress or of the grace period; LeadershipLost if the lease is lost."""
         elected = asyncio.Event()

@@ -6,6 +6,7 @@ that wait have what they wait for, those that are placed have where they are.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -41,6 +42,8 @@ MAX_CAUSES = 40
 """Causes of pending pods that are listed."""
 MAX_PODS_OF_CAUSE = 12
 """Most pods of a cause that are listed."""
+MAX_NAMESPACES_OF_CAUSE = 8
+"""Namespaces of a cause that are listed, those with most pods first."""
 MAX_NAMESPACES = 200
 """Most namespaces that are offered to choose from."""
 DECISIONS = 50
@@ -58,6 +61,23 @@ class Cause(NamedTuple):
     profile: str
     queue: str
     missing: str
+
+
+class _Pods:
+    """The pods of a cause: how many there are in each namespace, and the first of them."""
+
+    def __init__(self) -> None:
+        self.first: list[QueuedPod] = []
+        self.namespaces: Counter[str] = Counter()
+
+    def add(self, queued: QueuedPod) -> None:
+        if len(self.first) < MAX_PODS_OF_CAUSE:
+            self.first.append(queued)
+        self.namespaces[queued.pod.namespace] += 1
+
+    @property
+    def count(self) -> int:
+        return self.namespaces.total()
 
 
 Steps: TypeAlias = Generator[None, None, Mapping[str, Any]]
@@ -157,6 +177,7 @@ class LivePageContent:
             **common,
             "identity": daemon.identity,
             "leads": daemon.leads,
+            "leader": daemon.leader,
             "trouble": daemon.contact.unreachable_reason,
             "silence": round(daemon.contact.seconds_since_answer),
             "missing": sorted(scheduler.missing_kinds),
@@ -190,23 +211,23 @@ def reading(scheduler: Scheduler) -> Reading:
 
 def pending(scheduler: Scheduler, query: PodQuery, clock: Clock) -> Steps:
     """A generator of steps of a few milliseconds that returns the pending pods by cause as plain values, most pods first."""
-    by_cause: dict[Cause, list[QueuedPod]] = {}
+    by_cause: defaultdict[Cause, _Pods] = defaultdict(_Pods)
     namespaces: set[str] = set()
     waiting = list(scheduler.queue)
     for start in range(0, len(waiting), PODS_PER_STEP):
         _sort_by_cause(waiting[start : start + PODS_PER_STEP], query, by_cause, namespaces)
         yield
-    largest = sorted(by_cause.items(), key=lambda item: (-len(item[1]), item[0]))
+    largest = sorted(by_cause.items(), key=lambda item: (-item[1].count, item[0]))
     since = clock.now() - clock.monotonic()
     return {
-        "total": sum(map(len, by_cause.values())),
+        "total": sum(pods.count for pods in by_cause.values()),
         "groups": [_plain_cause(cause, pods, since) for cause, pods in largest[:MAX_CAUSES]],
         "omitted": max(0, len(by_cause) - MAX_CAUSES),
         "namespaces": sorted(namespaces)[:MAX_NAMESPACES],
     }
 
 
-def _sort_by_cause(pods: list[QueuedPod], query: PodQuery, by_cause: dict[Cause, list[QueuedPod]], namespaces: set[str]) -> None:
+def _sort_by_cause(pods: list[QueuedPod], query: PodQuery, by_cause: defaultdict[Cause, _Pods], namespaces: set[str]) -> None:
     for queued in pods:
         if queued.place is Place.GONE:
             continue
@@ -216,17 +237,19 @@ def _sort_by_cause(pods: list[QueuedPod], query: PodQuery, by_cause: dict[Cause,
         gate = queued.gate if queued.place is Place.GATED else None
         missing = next(iter(reasons_of(queued.message)), "") if gate is None else gate.text
         cause = Cause(queued.profile.name, _QUEUES.get(queued.place, queued.place.value), missing)
-        by_cause.setdefault(cause, []).append(queued)
+        by_cause[cause].add(queued)
 
 
-def _plain_cause(cause: Cause, pods: list[QueuedPod], since: float) -> dict[str, Any]:
+def _plain_cause(cause: Cause, pods: _Pods, since: float) -> dict[str, Any]:
     return {
         "profile": cause.profile,
         "queue": cause.queue,
         "missing": cause.missing,
-        "rejectors": sorted(plugin.name for plugin in pods[0].rejectors),
-        "message": pods[0].message,
-        "count": len(pods),
+        "rejectors": sorted(plugin.name for plugin in pods.first[0].rejectors),
+        "message": pods.first[0].message,
+        "count": pods.count,
+        "namespaces": [{"namespace": namespace, "count": n} for namespace, n in pods.namespaces.most_common(MAX_NAMESPACES_OF_CAUSE)],
+        "moreNamespaces": max(0, len(pods.namespaces) - MAX_NAMESPACES_OF_CAUSE),
         "pods": [
             {
                 "pod": queued.pod.key,
@@ -234,7 +257,7 @@ def _plain_cause(cause: Cause, pods: list[QueuedPod], since: float) -> dict[str,
                 "priority": queued.pod.priority,
                 "since": round(since + queued.first_seen),
             }
-            for queued in pods[:MAX_PODS_OF_CAUSE]
+            for queued in pods.first
         ],
     }
 

@@ -258,6 +258,10 @@ class Leadership(Protocol):
     def is_leader(self) -> bool:
         """True if the lease is held and has not expired; read right before every write."""
 
+    @property
+    def holder(self) -> str:
+        """The identity of the process that leads as last seen, "" if not known."""
+
     async def run(self, on_started: Callable[[], Awaitable[None] | None], on_stopped: Callable[[], Awaitable[None] | None]) -> None:
         """Run until leadership is lost or the caller cancels; each callback is called at the moment of the change."""
 
@@ -266,6 +270,7 @@ class AlwaysLeader:
     """The leadership of a process without other candidates."""
 
     is_leader = True
+    holder = ""
 
     async def run(self, on_started: Callable[[], Awaitable[None] | None], on_stopped: Callable[[], Awaitable[None] | None]) -> None:  # noqa: ARG002 — it is never lost
         """Call and awaits `on_started`; without other candidates this process leads at once."""

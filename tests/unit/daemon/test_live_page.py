@@ -45,7 +45,7 @@ class Setting:
         clock, cluster = ManualClock(), InMemoryCluster()
         ports = Ports(binder=cluster, writer=cluster, events=cluster, clock=clock)
         self.scheduler = Scheduler({"wharfinger": chain or assemble()}, ports)
-        daemon = SimpleNamespace(scheduler=self.scheduler, leads=True, identity="me", contact=ServerContact(lambda: 0.0))
+        daemon = SimpleNamespace(scheduler=self.scheduler, leads=True, leader="", identity="me", contact=ServerContact(lambda: 0.0))
         self.health = SimpleNamespace(daemon=daemon)
         self.recent = RecentDecisions(clock.now, clock.monotonic)
         policies = Policies(statuses=list, sources=list, shadows=dict)
@@ -180,6 +180,15 @@ def test_pods_that_wait_are_grouped_by_what_is_missing_on_most_nodes(crowd, quer
     assert {group["missing"]: group["count"] for group in found["groups"]} == groups
     assert found["total"] == sum(groups.values())
     assert found["namespaces"] == ["default", "shop"]  # whatever is chosen now
+
+
+def test_a_cause_counts_its_pods_by_namespace(setting, monkeypatch):
+    monkeypatch.setattr(waiting, "MAX_NAMESPACES_OF_CAUSE", 2)
+    for name, namespace in (("a", "shop"), ("b", "team"), ("c", "shop"), ("d", "lab")):
+        waiting_pod(setting, name, "0/3 nodes are available: 3 Insufficient cpu.", namespace=namespace)
+    (group,) = setting.pods()["pending"]["groups"]
+    assert group["namespaces"] == [{"namespace": "shop", "count": 2}, {"namespace": "team", "count": 1}]
+    assert group["moreNamespaces"] == 1
 
 
 def test_pods_are_found_by_a_part_of_their_names_in_steps(setting, monkeypatch):
