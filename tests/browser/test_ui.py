@@ -5,10 +5,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from msgspec.structs import replace
 
 from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
+from tests.browser.steps import SHOWS, WORKLOAD, controlled, fits_without_findings, held, tab_to, wait_text
 from tests.cluster.waiting import eventually
 from wharfinger.daemon.live_page import reading
 from wharfinger.framework.policy_status import MetricStatus
@@ -24,9 +24,6 @@ PIXEL = """([x, y]) => { const map = document.getElementById("map"), ratio = map
   return [...map.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].join() }"""
 
 
-SHOWN = "([s, t]) => { const found = document.querySelector(s); return found?.checkVisibility() && found.innerText.includes(t) }"
-SHOWS = """([s, texts]) => JSON.stringify([...new Set([...document.querySelectorAll(s)].map((found) => found.textContent))].sort())
-  === JSON.stringify(texts)"""
 RING = """([x, y]) => { const map = document.getElementById("map"), ratio = map.width / map.clientWidth, at = (x, y) =>
   [...map.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].join();
   const probe = document.createElement("canvas").getContext("2d");
@@ -35,27 +32,6 @@ RING = """([x, y]) => { const map = document.getElementById("map"), ratio = map.
   return at(x, y) === [...probe.getImageData(0, 0, 1, 1).data].join() }"""
 FIRST, SECOND = (1, 30), (31, 30)
 """Places on the left edge of the first and of the second tile, where the ring is."""
-
-
-def wait_text(tab, selector, text):
-    """Waits until people can read a text there: a dialog that is closed has its text still."""
-    tab.wait_for_function(SHOWN, arg=[selector, text])
-
-
-def held(tab):
-    """A short description of the element with the focus."""
-    return tab.evaluate(
-        "(({ id, innerText, tagName }) => id || innerText?.split(String.fromCharCode(10))[0] || tagName)(document.activeElement)"
-    )
-
-
-def tab_to(tab, name, limit=60):
-    """Presses the tabulator until the keyboard is where `name` is."""
-    for _ in range(limit):
-        tab.keyboard.press("Tab")
-        if held(tab) == name:
-            return
-    raise AssertionError(f"the tabulator does not lead to {name}")
 
 
 def test_the_cluster_is_drawn_and_follows_what_happens(scheduler, visit):
@@ -146,27 +122,6 @@ def test_the_authority_of_a_policy_is_reported(scheduler, visit):
     wait_text(tab, "#policies .quiet", "cluster · ")
 
 
-WORKLOAD = """apiVersion: apps/v1
-kind: Deployment
-metadata: {name: shop, namespace: shop}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: shop}}
-  template:
-    metadata: {labels: {app: shop}}
-    spec:
-      schedulerName: wharfinger
-      containers: [{name: main, image: "app:1", resources: {requests: {cpu: CPU, memory: 1Gi}}}]
-"""
-
-
-def controlled(name, node):
-    made = pod(name, node=node)
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
-    made["metadata"]["ownerReferences"] = [owner]
-    return made
-
-
 def test_a_workload_that_is_pasted_shows_where_it_would_go(scheduler, visit):
     tab = visit(scheduler.url).tab
     tab.fill("#workload", WORKLOAD.replace("CPU", "6"))
@@ -196,12 +151,12 @@ def test_nodes_to_drain_are_picked_on_the_map_by_keyboard_alone(scheduler, visit
     wait_text(tab, "#drained", "node-00000")
     wait_text(tab, "#under", "to be drained")
     tab.wait_for_function("() => location.search === '?drain=node-00000'")
-    tab_to(tab, "Try")
+    tab_to(tab, "whatif-try")
     tab.keyboard.press("Enter")
     wait_text(tab, "#whatif .headline", "All 2 pods would get a node")
     assert sorted(tab.locator("#whatif-answer td.name").all_inner_texts()) == ["shop/api", "shop/web"]
     scheduler.put([pod("bare", node="node-00000")], POD)
-    tab_to(tab, "Try")
+    tab_to(tab, "whatif-try")
     tab.keyboard.press("Enter")
     wait_text(tab, "#whatif .headline", "1 pod may not leave")
     wait_text(tab, "#whatif-answer td.wide", "refused: no controller would create it again")
@@ -227,7 +182,7 @@ def test_nodes_are_added_by_keyboard_alone(scheduler, visit, width):
     tab.keyboard.press("Enter")
     wait_text(tab, "#added", "10 like node-00007")
     tab.wait_for_function("() => location.search.includes('add=node-00007:10')")
-    tab_to(tab, "Try")
+    tab_to(tab, "whatif-try")
     tab.keyboard.press("Enter")
     wait_text(tab, "#whatif-answer", "of 10 nodes more would be used")
     wait_text(tab, "#whatif-answer td.wide", "0/70 nodes are available")
@@ -241,7 +196,12 @@ def test_nodes_are_added_by_keyboard_alone(scheduler, visit, width):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("", "There is nothing to try"), ("a: [", "not YAML"), ("kind: Pod\nmetadata: {name: <script>}\nspec: 7", "spec"), ("7", "body")],
+    [
+        ("", "There is nothing to try"),
+        ("a: [", "not YAML"),
+        ("kind: Pod\nmetadata: {name: <script>}\nspec: 7", "spec"),
+        ("7", "Document 1 is not an object of Kubernetes"),
+    ],
 )
 def test_a_workload_that_cannot_be_tried_gets_the_reason(scheduler, visit, text, said):
     found = visit(scheduler.url)
@@ -458,15 +418,6 @@ def test_nodes_open_with_what_is_on_them(scheduler, visit):
     wait_text(found.tab, "#detail", "shop/old")
     assert found.tab.inner_text("#detail-title") == "node-00000"
     assert "2 cores of 8 cores" in found.tab.inner_text("#detail")
-
-
-def fits_without_findings(tab, width):
-    """Asserts that nothing is wider than the screen, and that axe finds nothing serious."""
-    serious = [each for each in Axe().run(tab).response["violations"] if each["impact"] in {"serious", "critical"}]
-    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious] == []
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
-    wide = tab.evaluate("(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)(document.getElementById('detail'))")
-    assert wide <= 0
 
 
 def put_devices(scheduler):
@@ -731,7 +682,7 @@ def test_nothing_that_others_have_written_is_run(scheduler, policies, visit):
     wait_text(found.tab, "#detail", EVIL)
     found.tab.keyboard.press("Escape")
     found.tab.get_by_role("button", name=f"shop/{EVIL}").first.click()
-    wait_text(found.tab, "#detail .verdict", "Not Found")
+    wait_text(found.tab, "#detail .verdict", "is not a pod")
 
     found.complaints = [said for said in found.complaints if "404" not in said]  # no pod has a slash in its name
     assert found.tab.evaluate("window.pwned") is None

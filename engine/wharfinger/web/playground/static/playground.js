@@ -1,6 +1,7 @@
 // The playground: what is typed is checked, tested and tried on a cluster after a short pause.
 
-import { byId, count, fill, make, nodes } from "../../static/dom.js";
+import { fill } from "../../static/content.js";
+import { byId, count, make, nodes } from "../../static/dom.js";
 import { ClusterMap } from "../../static/map.js";
 import { node as nodeParts } from "../../static/node.js";
 import { headline, notes } from "../../static/pod.js";

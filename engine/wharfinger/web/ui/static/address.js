@@ -1,11 +1,13 @@
 // What the page shows is in its address: it can be pasted, is there after a reload, and "back" leads to what was shown before.
 
+const PAUSE = 300;
 const USUAL = { coloring: "cpu", find: "", namespace: "", result: "", policy: "", workload: "", drain: "", add: "", pod: "", node: "", for: "", group: "" };
 
 export class Address {
   constructor(changed) {
-    this.changed = changed;
-    addEventListener("popstate", () => changed(this.view));
+    Object.assign(this, { changed, noted: {}, timer: 0 });
+    addEventListener("popstate", () => { this.forget(); changed(this.view); });
+    addEventListener("pagehide", () => this.write());
   }
 
   get view() {
@@ -15,12 +17,26 @@ export class Address {
 
   // Another view, with an entry in the history of the browser.
   go(changes) {
+    this.write();
     if (this.put(changes, "pushState")) this.changed(this.view);
   }
 
-  // The same view with something typed or chosen: no entry for each letter.
+  // The same view with something typed or chosen: no entry for each letter, and no change for each, as browsers allow only some in a time.
   note(changes) {
-    this.put(changes, "replaceState");
+    Object.assign(this.noted, changes);
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.write(), PAUSE);
+  }
+
+  write() {
+    const { noted } = this;
+    this.forget();
+    this.put(noted, "replaceState");
+  }
+
+  forget() {
+    clearTimeout(this.timer);
+    this.noted = {};
   }
 
   put(changes, how) {

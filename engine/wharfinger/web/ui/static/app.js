@@ -2,11 +2,12 @@
 
 import { Address } from "./address.js";
 import { Choices, chosen } from "./choices.js";
-import { byId, clock, count, nodes } from "./dom.js";
+import { byId, clock, count, nodes, shown } from "./dom.js";
 import { Detail } from "./detail.js";
 import { groups } from "./groups.js";
 import { history } from "./history.js";
 import { ClusterMap } from "./map.js";
+import { notice } from "./notice.js";
 import * as panels from "./panels.js";
 import { Search } from "./search.js";
 import { WhatIf } from "./whatif.js";
@@ -21,9 +22,10 @@ const showNode = (node, pod) => address.go({ ...NO_DIALOG, node, for: pod ?? (co
 const showPod = (pod) => address.go({ ...NO_DIALOG, pod });
 const showGroup = (group) => address.go({ ...NO_DIALOG, group });
 const colourBy = { pod: (pod) => address.go({ ...NO_DIALOG, coloring: POD + pod }), group: (group) => address.go({ ...NO_DIALOG, coloring: GROUP + group }) };
-const detail = new Detail({ showNode, showPod, showGroup, colourBy, closed: () => address.go(NO_DIALOG) });
-const map = new ClusterMap(byId("map"), byId("legend"), { under: (text) => { byId("under").textContent = text; }, opened: (node) => whatIf.taken(node) || showNode(node) });
+const map = new ClusterMap(byId("map"), byId("legend"), { under: (text) => { if (byId("under").textContent !== text) byId("under").textContent = text; }, opened: (node) => whatIf.taken(node) || showNode(node) });
 const whatIf = new WhatIf({ map, noted: (changes) => address.note(changes), showNode: (node) => showNode(node), showPod });
+const drain = (node) => { address.go(NO_DIALOG); whatIf.drain(node); };
+const detail = new Detail({ showNode, showPod, showGroup, colourBy, drain: whatIf.offered.then((is) => (is ? drain : null)), closed: () => address.go(NO_DIALOG) });
 
 const search = new Search({ map, showPod, noted: (find) => address.note({ find }) });
 const choices = new Choices((changes) => address.go(changes));
@@ -35,13 +37,24 @@ const handlers = {
   flags: (value) => map.flagged(value),
   trouble: (value) => trouble(value.sentence),
   summary: (value) => { now = value.now; panels.summary(value); choices.colorings(value.colorings ?? [], coloring); },
-  pending: (value) => { choices.namespaces(value.namespaces); panels.pending(value, now, query !== "", showPod); },
+  pending: (value) => { choices.namespaces(value.namespaces); panels.pending(value, now, query !== "", { showPod, choose: (changes) => address.go(changes) }); },
   groups: (value) => groups(value, now, query !== "", { showGroup, colour: colourBy.group }),
-  decisions: (value) => { rate(value.seen); panels.decisions(value, query !== "", showPod, showNode); },
+  decisions: (value) => { choices.namespaces(value.latest.map(({ pod }) => pod.split("/")[0])); rate(value.seen); panels.decisions(value, query !== "", showPod, showNode); },
   policies: (value) => { choices.policies(value.policies); panels.policies(value); },
   reloads: panels.reloads,
   history,
+  alive: () => {},
 };
+
+// In one column, what waits stands right below the map.
+const narrow = matchMedia("(max-width: 60rem)");
+function arrange() {
+  const panels = [byId("groups"), byId("pending")];
+  if (narrow.matches) byId("cluster").after(...panels);
+  else byId("policies").before(...panels);
+}
+narrow.addEventListener("change", arrange);
+arrange();
 
 // The playground is there if a setting says so.
 fetch("ui/playground", { method: "HEAD" }).then((answer) => { byId("playground").hidden = !answer.ok; }, () => {});
@@ -55,7 +68,7 @@ function painted() {
 
 function trouble(sentence) {
   byId("trouble").hidden = !sentence;
-  byId("trouble").textContent = sentence;
+  byId("trouble").textContent = shown(sentence);
 }
 
 function rate(total) {
@@ -102,6 +115,7 @@ function live(is) {
   if (is) lastMessage = Date.now();
   const badge = byId("live"), text = is ? "live" : lastMessage ? `no news since ${clock(lastMessage / 1000)}` : "connecting";
   if (badge.textContent !== text) Object.assign(badge, { textContent: text, className: `badge ${is ? "good" : "bad"}` });
+  notice("silence", is || !lastMessage ? "" : `The scheduler has sent nothing since ${clock(lastMessage / 1000)}: what is shown is from then. It is asked again.`);
 }
 
 document.addEventListener("visibilitychange", listen);
@@ -111,4 +125,3 @@ setInterval(() => {
 }, 3000);
 listen();
 show(address.view);
-whatIf.offer();

@@ -44,7 +44,8 @@ export class Choices {
     this.offered = offered;
     const wanted = offered.map(({ key, title }) => [key, title]);
     if (coloring.startsWith(POD)) wanted.push([coloring, `score for ${coloring.slice(POD.length)}`]);
-    if (coloring.startsWith(GROUP)) wanted.push([coloring, `group ${coloring.slice(GROUP.length)}`]);
+    else if (coloring.startsWith(GROUP)) wanted.push([coloring, `group ${coloring.slice(GROUP.length)}`]);
+    else if (!offered.some(({ key }) => key === coloring)) wanted.push([coloring, coloring]);
     offer(byId("coloring"), wanted, coloring);
   }
 }

@@ -15,7 +15,7 @@ export function group({ reply, showNode, showPod, colour }) {
 function domains(all) {
   const rows = all.map(({ key, value, fits, wanted, reasons }) => make("tr", {}, make("td", {}, value || "the cluster", key ? make("div", { class: "quiet" }, key) : null), make("td", { class: "number" }, `${count(fits)} of ${count(wanted)}`),
     make("td", { class: "wide" }, Object.keys(reasons).length ? sentences(Object.entries(reasons).map(([reason, amount]) => `${count(amount)} × ${reason}`)) : "")));
-  return table(["domain", "#takes", "what stops the rest"], rows, "What each domain takes", rows.length > 4);
+  return table(["domain", "#takes", "what stops the rest"], rows, "What each domain takes");
 }
 
 function members(all, showNode, showPod) {

@@ -1,6 +1,7 @@
 // The panel of groups: those that wait with what they wait for, those that are placed with where they are.
 
-import { byId, count, fill, make, since, table } from "./dom.js";
+import { renew } from "./content.js";
+import { byId, count, make, since, table } from "./dom.js";
 
 const TONES = { placed: "good", "placed in part": "good", "waits for members": "warn", "waits for room": "warn", "being placed": "" };
 
@@ -9,14 +10,14 @@ export function groups(reply, now, chosen, { showGroup, colour }) {
   section.hidden = !reply.total && !chosen;
   byId("groups-title").textContent = reply.total ? `Groups · ${count(reply.total)}` : "Groups";
   const cell = (content, name) => make("td", { class: name }, content ?? "");
-  const rows = reply.groups.map((group) => make("tr", {},
+  const build = () => reply.groups.map((group) => make("tr", {},
     cell([make("button", { class: "link", type: "button", "data-key": `group ${group.group}`, onclick: () => showGroup(group.group) }, group.group), make("div", { class: "quiet" }, group.source)], "name"),
     cell(make("span", { class: `badge ${TONES[group.state] ?? "warn"}` }, group.state)),
     cell(`${count(group.placed)} of ${count(group.members)}${group.minCount ? `, at least ${count(group.minCount)}` : ""}`, "number"),
     cell([...where(group), make("button", { class: "link", type: "button", "data-key": `map of ${group.group}`, "aria-label": `show ${group.group} on the map`, onclick: () => colour(group.group) }, "on the map")], "wide"),
     cell(group.since === null ? "" : since(now - group.since), "number")));
-  const omitted = reply.omitted ? [make("p", { class: "quiet" }, `and ${count(reply.omitted)} more groups`)] : [];
-  fill(section.querySelector(".body"), rows.length ? table(["group", "state", "#placed", "where, or what it waits for", "#waits"], rows, "Groups", rows.length > 4) : make("p", { class: "quiet" }, "No group is of this choice."), omitted);
+  const omitted = () => (reply.omitted ? [make("p", { class: "quiet" }, `and ${count(reply.omitted)} more groups`)] : []);
+  renew(section.querySelector(".body"), () => [reply.total ? table(["group", "state", "#placed", "where, or what it waits for", "#waits"], build(), "Groups") : make("p", { class: "quiet" }, "No group is of this choice."), ...omitted()]);
 }
 
 function where({ message, domains, nodes }) {

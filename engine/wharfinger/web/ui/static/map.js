@@ -1,9 +1,10 @@
 // The nodes as tiles on a canvas, in blocks by zone: thousands of elements would be slow, thousands of rectangles are not.
 
-import { make, number, share } from "./dom.js";
+import { make, number, share, shown } from "./dom.js";
 
 export const CORDONED = 1, NOT_READY = 2, TAINTED = 4;
-const SMALLEST = 7, LARGEST = 30, HEAD = 20, GAP_BETWEEN = 8, STOPS = ["--s0", "--s1", "--s2", "--s3", "--s4"];
+const SMALLEST = 7, LARGEST = 30, HEAD = 20, GAP_BETWEEN = 8, GAP_BESIDE = 16, WIDEST_NAME = 160, STOPS = ["--s0", "--s1", "--s2", "--s3", "--s4"];
+const FONT = "12px system-ui, 'DejaVu Sans', sans-serif";
 const order = new Intl.Collator("en", { numeric: true });
 
 const parsed = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
@@ -77,18 +78,11 @@ export class ClusterMap {
     if (!width) return;
     const room = Math.max(260, innerHeight * 0.58), blocks = this.inBlocks();
     let size = LARGEST;
-    while (size > SMALLEST && this.height(blocks, size, width) > room) size -= 1;
-    Object.assign(this, { size, width, places: [], blocks: [] });
-    const across = Math.max(1, Math.floor(width / size));
-    let top = 0;
-    for (const { name, nodes } of blocks) {
-      this.blocks.push({ name, count: nodes.length, top });
-      top += HEAD;
-      nodes.forEach((node, index) => { this.places[node] = [(index % across) * size, top + Math.floor(index / across) * size]; });
-      top += Math.ceil(nodes.length / across) * size + GAP_BETWEEN;
-    }
-    this.across = across;
-    const ratio = devicePixelRatio || 1, height = Math.max(60, top);
+    while (size > SMALLEST && this.boxes(blocks, size, width).height > room) size -= 1;
+    const { boxes, height: needed } = this.boxes(blocks, size, width);
+    Object.assign(this, { size, width, places: [], blocks: boxes });
+    for (const { nodes, left, top, across } of boxes) nodes.forEach((node, index) => { this.places[node] = [left + (index % across) * size, top + HEAD + Math.floor(index / across) * size]; });
+    const ratio = devicePixelRatio || 1, height = Math.max(60, needed);
     Object.assign(this.canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
     this.canvas.style.height = `${height}px`;
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -102,12 +96,32 @@ export class ClusterMap {
       if (last && last.zone === zone) last.nodes.push(node);
       else blocks.push({ zone, name: this.zoneNames[zone] ?? "no zone", nodes: [node] });
     }
-    return blocks;
+    this.context.font = FONT;
+    return blocks.map((block) => {
+      const title = shown(`${block.name} · ${block.nodes.length}`);
+      return { ...block, title, titleWidth: Math.min(WIDEST_NAME, this.context.measureText(title).width) };
+    });
   }
 
-  height(blocks, size, width) {
-    const across = Math.max(1, Math.floor(width / size));
-    return blocks.reduce((sum, block) => sum + HEAD + GAP_BETWEEN + Math.ceil(block.nodes.length / across) * size, 0);
+  // Where the blocks are: side by side as far as they fit into the width, and the height of all.
+  boxes(blocks, size, width) {
+    const most = Math.max(1, Math.floor(width / size)), boxes = [];
+    let left = 0, top = 0, below = 0;
+    for (const block of blocks) {
+      const across = Math.min(most, block.nodes.length), wide = Math.max(across * size, block.titleWidth);
+      if (left && (left + wide > width || block.nodes.length > most)) [left, top] = [0, below];
+      boxes.push({ ...block, left, top, across, wide: Math.min(width, wide) });
+      below = Math.max(below, top + HEAD + Math.ceil(block.nodes.length / across) * size + GAP_BETWEEN);
+      left += wide + GAP_BESIDE;
+    }
+    return { boxes, height: below };
+  }
+
+  // As much of a text as fits.
+  cut(text, wide) {
+    let length = Math.min(text.length, Math.ceil((text.length * wide) / this.context.measureText(text).width) + 2);
+    while (length > 1 && this.context.measureText(`${text.slice(0, length)}…`).width > wide) length -= 1;
+    return `${text.slice(0, length)}…`;
   }
 
   draw() {
@@ -119,11 +133,9 @@ export class ClusterMap {
       context.fillText("no nodes", 4, 24);
       return;
     }
-    context.font = "12px system-ui, 'DejaVu Sans', sans-serif";
-    for (const block of this.blocks) {
-      context.fillStyle = palette.quiet;
-      context.fillText(`${block.name} · ${block.count}`, 1, block.top + 14);
-    }
+    context.font = FONT;
+    context.fillStyle = palette.quiet;
+    for (const { title, left, top, wide } of this.blocks) context.fillText(context.measureText(title).width > wide + 1 ? this.cut(title, wide) : title, left + 1, top + 14);
     this.names.forEach((_, node) => this.tile(node));
   }
 
@@ -215,7 +227,7 @@ export class ClusterMap {
     const flags = this.flags[node] ?? 0;
     const name = this.names[node], come = this.arrivals.get(name);
     const more = [this.drained.has(name) && "to be drained", come && `${come} ${come === 1 ? "pod" : "pods"} would come`, flags & NOT_READY && "not ready", flags & CORDONED && "cordoned", flags & TAINTED && "tainted"].filter(Boolean);
-    return [this.names[node], `${this.scale?.title ?? ""} ${this.text(node)}`, this.zoneNames[this.zones[node]], ...more].filter(Boolean).join(" · ");
+    return [this.names[node], `${this.scale?.title ?? ""} ${this.text(node)}`, this.zoneNames[this.zones[node]], ...more].filter(Boolean).map(shown).join(" · ");
   }
 
   hit({ offsetX, offsetY }) {
@@ -238,7 +250,7 @@ export class ClusterMap {
 
   key(event) {
     const at = this.order.indexOf(this.cursor), last = this.order.length - 1;
-    const moves = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + this.across, ArrowUp: at - this.across, Home: 0, End: last };
+    const moves = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: this.beside(1), ArrowUp: this.beside(-1), Home: 0, End: last };
     if (event.key in moves && last >= 0) {
       event.preventDefault();
       this.move(Math.min(last, Math.max(0, moves[event.key])));
@@ -246,6 +258,19 @@ export class ClusterMap {
       event.preventDefault(); // the button that the dialog gives the keyboard to would take this very key for itself
       if (!event.repeat) this.open();
     }
+  }
+
+  // The place in the order of the node in the next row (1) or the former one (-1) that is nearest.
+  beside(direction) {
+    const at = this.order.indexOf(this.cursor);
+    if (at < 0) return 0;
+    const [left, top] = this.places[this.cursor];
+    let best = at, least = [Infinity, Infinity];
+    this.order.forEach((node, index) => {
+      const [x, y] = this.places[node], away = [(y - top) * direction, Math.abs(x - left)];
+      if (away[0] > 0 && (away[0] < least[0] || (away[0] === least[0] && away[1] < least[1]))) [best, least] = [index, away];
+    });
+    return best;
   }
 
   open() {

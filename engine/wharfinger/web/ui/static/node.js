@@ -6,9 +6,10 @@ import { link, part, quiet, remedies, scores, sentences, verdict } from "./verdi
 
 const pairs = (found) => (Object.keys(found).length ? make("table", { class: "pairs" }, make("tbody", {}, Object.entries(found).sort().map(([key, value]) => make("tr", {}, make("th", { scope: "row" }, key), make("td", {}, value))))) : quiet("none"));
 
-export function node({ reply, forPod, showPod }) {
+export function node({ reply, forPod, showPod, drain }) {
   const parts = [headline(reply)];
   if (forPod) parts.push(...aboutPod(reply, forPod, showPod));
+  if (drain) parts.push(make("p", { class: "actions" }, make("button", { type: "button", onclick: drain }, "What if it is drained?")));
   const taints = Object.fromEntries(reply.taints.map((taint) => [`${taint.key}${taint.value ? `=${taint.value}` : ""}`, taint.effect]));
   const meters = reply.resources.map(({ name, requested, allocatable }) => meter(name, requested, allocatable, `${amount(name, requested)} of ${amount(name, allocatable)}`));
   return [...parts, make("div", { class: "columns" }, part("Requested", ...meters), part("Conditions and taints", pairs({ ...reply.conditions, ...taints }))),

@@ -1,6 +1,8 @@
 // All panels except the map: each is drawn again from the last message.
 
-import { amount, byId, clock, count, fill, make, meter, number, share, since, table, when } from "./dom.js";
+import { renew } from "./content.js";
+import { amount, byId, clock, count, make, meter, milliseconds, number, share, since, table, when } from "./dom.js";
+import { notice } from "./notice.js";
 
 const STATES = { active: "good", shadow: "", kept: "warn", refused: "bad", off: "" };
 const RELOADS = { accepted: "good", refused: "bad", removed: "warn", warned: "warn", lost: "bad", "read again": "good" };
@@ -20,18 +22,34 @@ export function summary(reply) {
   health.server = reply.connected ? [reply.trouble ? ["API server", "bad", reply.trouble] : ["API server", "good", `answered ${reply.silence} s ago`],
     ...(reply.missing.length ? [["not listed yet", "bad", reply.missing.join(", ")]] : [])] : [["API server", "warn", "has not answered yet"]];
   healthy();
+  noticed(reply);
   if (!reply.connected) return;
   const queues = reply.queues, waiting = queues.active + queues.backoff + queues.unschedulable + queues.gated + queues.in_flight;
   const counts = { nodes: reply.nodes, pods: reply.pods, pending: waiting, active: queues.active, unschedulable: queues.unschedulable, binding: reply.binding };
-  fill(byId("counts"), Object.entries(counts).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, count(value)))));
-  fill(byId("resources"), reply.resources.map(({ name, requested, allocatable }) => meter(name, requested, allocatable, `${share(allocatable ? requested / allocatable : 0)} of ${amount(name, allocatable)}`)));
+  renew(byId("counts"), () => Object.entries(counts).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, count(value)))));
+  renew(byId("resources"), () => reply.resources.map(({ name, requested, allocatable }) => meter(name, requested, allocatable, `${share(allocatable ? requested / allocatable : 0)} of ${amount(name, allocatable)}`)));
 }
 
 // The API server and each metric of a policy: what is well is a word, what is not says why.
 const health = { server: [], metrics: [] };
 
+const MOST_METRICS = 6;
+
 function healthy() {
-  fill(byId("health"), [...health.server, ...health.metrics].map(([name, tone, why]) => make("li", { class: `badge ${tone}`, title: why }, name, make("span", { class: tone === "good" ? "unseen" : "" }, `: ${why}`))));
+  const { server, metrics } = health, well = metrics.filter(([, tone]) => tone === "good"), ill = metrics.filter(([, tone]) => tone !== "good");
+  const few = metrics.length <= MOST_METRICS, more = ill.length - MOST_METRICS;
+  const shown = few ? metrics : [...ill.slice(0, MOST_METRICS), ...(more > 0 ? [[`${count(more)} more metrics`, "bad", "the policies below say why"]] : []),
+    ...(well.length ? [[well.length === 1 ? "1 metric" : `${count(well.length)} metrics`, "good", `fresh: ${well.map(([name]) => name).join(", ")}`]] : [])];
+  renew(byId("health"), () => [...server, ...shown].map(([name, tone, why]) => make("li", { class: `badge ${tone}`, title: why }, name, make("span", { class: tone === "good" ? "unseen" : "" }, `: ${why}`))));
+}
+
+// The scripts of a page stay those that it was opened with.
+let openedWith = null;
+
+function noticed({ version, connected, leads, leader, identity }) {
+  openedWith ??= version;
+  notice("standby", connected && !leads ? `This process (${identity}) is on standby: it schedules nothing${leader ? ` while ${leader} leads. The page of that process shows what is decided.` : " until it is elected."}` : "");
+  notice("version", version === openedWith ? "" : `The scheduler is now version ${version}, and this page is of version ${openedWith}. Reload it.`);
 }
 
 function metricsOf(policies) {
@@ -44,9 +62,9 @@ function metricsOf(policies) {
 // Opened groups stay open.
 const opened = new Set();
 
-export function pending(reply, now, chosen, showPod) {
+export function pending(reply, now, chosen, { showPod, choose }) {
   byId("pending-title").textContent = reply.total ? `Pending pods · ${count(reply.total)}` : "Pending pods";
-  const groups = reply.groups.map((group) => {
+  const build = () => reply.groups.map((group) => {
     const why = group.missing || ({ active: "ready, waiting for their turn", gated: "held back by gates", "in flight": "being placed", backoff: "waiting for their next try" }[group.queue] ?? group.queue);
     const key = `${group.profile} ${group.queue} ${why}`;
     const rows = group.pods.map((pod) => make("tr", {}, cell(make("button", { class: "link", type: "button", "data-key": `pending ${pod.pod}`, onclick: () => showPod(pod.pod) }, pod.pod)),
@@ -56,19 +74,21 @@ export function pending(reply, now, chosen, showPod) {
       make("summary", { "data-key": key }, make("span", { class: "count" }, count(group.count)), make("span", { class: "why" }, why), badge(group.queue, group.queue === "unschedulable" ? "warn" : "")),
       group.message ? make("p", { class: "said" }, group.message) : null,
       group.rejectors.length ? make("p", { class: "said" }, `rejected by ${group.rejectors.join(", ")}`) : null,
+      group.namespaces.length > 1 ? make("p", { class: "said" }, "in ", group.namespaces.flatMap(({ namespace, count: some }, index) => [index ? ", " : "",
+        make("button", { class: "link", type: "button", "data-key": `${key} in ${namespace}`, "aria-label": `only namespace ${namespace}`, onclick: () => choose({ namespace }) }, namespace), ` ${count(some)}`]), group.moreNamespaces ? ` and ${count(group.moreNamespaces)} more` : null) : null,
       make("table", {}, make("thead", {}, make("tr", {}, ["pod", "tries", "priority", "waits"].map((head, index) => make("th", { scope: "col", class: index ? "number" : undefined }, head)))), make("tbody", {}, rows)));
   });
-  const omitted = reply.omitted ? [nothing(`and ${count(reply.omitted)} more groups`)] : [];
-  fill(body("pending"), groups.length ? make("div", { class: "scroll" }, groups, omitted) : nothing(chosen ? "No pod of this choice waits." : "No pod waits."));
+  const omitted = () => (reply.omitted ? [nothing(`and ${count(reply.omitted)} more groups`)] : []);
+  renew(body("pending"), () => (reply.groups.length ? make("div", { class: "scroll", role: "group", "aria-label": "Pending pods by what is missing", "data-key": "pending" }, build(), omitted()) : nothing(chosen ? "No pod of this choice waits." : "No pod waits.")));
 }
 
 export function decisions({ latest }, chosen, showPod, showNode) {
-  const rows = latest.map((found) => make("tr", {}, cell(clock(Date.parse(found.at) / 1000), "time"),
+  const rows = () => latest.map((found) => make("tr", {}, cell(clock(Date.parse(found.at) / 1000), "time"),
     cell(make("button", { class: "link", type: "button", "data-key": `decision ${found.uid} ${found.attempts}`, onclick: () => showPod(found.pod) }, found.pod), "name"),
     cell(badge(found.result, RESULTS[found.result])),
     cell(found.node === null ? make("div", { class: "clamp", title: found.message }, found.message) : make("button", { class: "link", type: "button", "data-key": `node of ${found.uid} ${found.attempts}`, onclick: () => showNode(found.node) }, found.node), "wide"),
-    cell(`${count(found.feasible)} of ${count(found.nodes)}`, "number"), cell(found.milliseconds.decide === undefined ? "" : number(found.milliseconds.decide), "number")));
-  fill(body("decisions"), rows.length ? table(["time", "pod", "result", "node, or why not", "#feasible", "#ms"], rows, "Recent decisions") : nothing(chosen ? "No recent decision is of this choice." : "No pod has been tried yet."));
+    cell(`${count(found.feasible)} of ${count(found.nodes)}`, "number"), cell(found.milliseconds.decide === undefined ? "" : milliseconds(found.milliseconds.decide), "number")));
+  renew(body("decisions"), () => (latest.length ? table(["time", "pod", "result", "node, or why not", "#feasible", "#decided in"], rows(), "Recent decisions") : nothing(chosen ? "No recent decision is of this choice." : "No pod has been tried yet.")));
 }
 
 function findings(policy) {
@@ -84,20 +104,20 @@ export function policies({ policies: all, sources, shadows }) {
   health.metrics = metricsOf(all);
   healthy();
   const compared = new Map(shadows.map((report) => [report.policy, report]));
-  const rows = all.map((policy) => {
+  const rows = () => all.map((policy) => {
     const report = policy.state === "shadow" ? compared.get(policy.name) : undefined;
     const aside = report ? make("p", { class: "said" }, `would have decided otherwise in ${count(report.disagreed)} of ${count(report.agreed + report.disagreed)} decisions`) : null;
     return make("tr", {}, cell([make("strong", {}, policy.name ?? "?"), make("div", { class: "quiet" }, policy.authority, " · ", policy.source, " · ", policy.key), aside, ...findings(policy)].filter(Boolean), "wide"), cell(badge(policy.state, STATES[policy.state])),
       cell((policy.revision ?? "").slice(0, 8), "id"), cell(policy.activeSince ? when(Date.parse(policy.activeSince) / 1000) : "", "time"));
   });
-  const troubles = sources.filter((source) => source.lost || source.notes.length).map((source) => make("p", {}, badge(source.lost ? "lost" : "note", source.lost ? "bad" : "warn"), ` ${source.name}: ${source.lost || source.notes.join("; ")}`));
-  fill(body("policies"), troubles, rows.length ? table(["policy", "state", "revision", "since"], rows, "Policies") : nothing("No policy: pods go where kube-scheduler would put them."));
+  const troubles = () => sources.filter((source) => source.lost || source.notes.length).map((source) => make("p", {}, badge(source.lost ? "lost" : "note", source.lost ? "bad" : "warn"), ` ${source.name}: ${source.lost || source.notes.join("; ")}`));
+  renew(body("policies"), () => [...troubles(), all.length ? table(["policy", "state", "revision", "since"], rows(), "Policies") : nothing("No policy: pods go where kube-scheduler would put them.")]);
 }
 
 export function reloads(all) {
-  const items = all.map((each) => make("li", {},
+  const items = () => all.map((each) => make("li", {},
     make("div", { class: "line" }, badge(each.what, RELOADS[each.what]), make("strong", {}, each.policy || each.source), make("span", { class: "quiet" }, each.policy ? each.key : ""),
       make("span", { class: "id" }, each.revision.slice(0, 8)), make("time", {}, when(each.at))),
-    each.kept ? make("p", { class: "said" }, "The former version stays in force.") : null, each.report ? make("pre", { tabindex: "0" }, each.report.trimEnd()) : null));
-  fill(body("reloads"), items.length ? make("ol", { class: "scroll plain", tabindex: "0", "aria-label": "Reloads of policies" }, items) : nothing("Nothing was loaded yet."));
+    each.kept ? make("p", { class: "said" }, "The former version stays in force.") : null, each.report ? make("pre", { tabindex: "0", "data-key": `report ${each.at} ${each.key}` }, each.report.trimEnd()) : null));
+  renew(body("reloads"), () => (all.length ? make("ol", { class: "scroll plain", "aria-label": "Reloads of policies", "data-key": "reloads" }, items()) : nothing("Nothing was loaded yet.")));
 }

@@ -1,12 +1,13 @@
 // Finds nodes on the map and pods in the cluster; `/` leads here from everywhere.
 
-import { byId, make, nodes } from "./dom.js";
+import { ask } from "./ask.js";
+import { byId, count, make, nodes } from "./dom.js";
 
 const PAUSE = 250;
 
 export class Search {
   constructor({ map, showPod, noted }) {
-    Object.assign(this, { map, showPod, field: byId("find"), results: byId("results"), timer: 0, turn: null });
+    Object.assign(this, { map, showPod, field: byId("find"), results: byId("results"), timer: 0, asking: new AbortController(), pods: "" });
     this.field.addEventListener("input", () => { noted(this.field.value); this.find(); });
     this.field.addEventListener("keydown", (event) => {
       if (event.key === "Enter") (this.results.querySelector("button") ?? byId("map")).focus();
@@ -28,21 +29,25 @@ export class Search {
 
   find() {
     this.map.find(this.field.value);
-    this.count();
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.pods(), PAUSE);
+    this.asking.abort();
+    this.pods = "";
+    this.count();
+    this.timer = setTimeout(() => this.findPods(), PAUSE);
   }
 
   count() {
     const { matched } = this.map;
-    byId("found").textContent = matched ? `${nodes(matched.size)} found` : "";
+    byId("found").textContent = matched ? `${nodes(matched.size)} found${this.pods}` : "";
   }
 
-  async pods() {
-    const text = this.field.value.trim(), turn = (this.turn = Symbol(text));
-    const answer = text ? await fetch(`ui/pods?find=${encodeURIComponent(text)}`).catch(() => null) : null;
-    const found = answer?.ok ? await answer.json() : { pods: [] };
-    if (this.turn !== turn) return;
+  async findPods() {
+    const text = this.field.value.trim(), { signal } = (this.asking = new AbortController());
+    const found = text ? await ask(`ui/pods?find=${encodeURIComponent(text)}`, { signal }).catch((error) => ({ pods: [], trouble: error.message })) : { pods: [] };
+    if (signal.aborted) return;
+    const amount = found.pods.length;
+    this.pods = found.trouble ? `; pods: ${found.trouble}` : `, ${found.more ? "more than " : ""}${count(amount)} ${amount === 1 ? "pod" : "pods"}`;
+    this.count();
     this.results.hidden = !found.pods.length;
     this.results.replaceChildren(...found.pods.map((pod) => make("li", {}, make("button", { class: "link", type: "button", "data-key": `found ${pod}`, onclick: () => this.showPod(pod) }, pod))),
       ...(found.more ? [make("li", { class: "quiet" }, "and more")] : []));

@@ -1,49 +1,72 @@
 // What if: where the pods of a workload would go, with more nodes, and those of nodes that are drained. Nothing in the cluster is changed.
 
-import { byId, count, fill, make, nodes, table } from "./dom.js";
+import { ask } from "./ask.js";
+import { fill, reachable } from "./content.js";
+import { byId, count, make, nodes, table } from "./dom.js";
 import { link, part, quiet, verdict } from "./verdict.js";
 
-const MOST_SHOWN = 200, MOST_OFFERED = 30, MOST_ADDED = 500, LONGEST_IN_ADDRESS = 4000;
+const MOST_SHOWN = 200, MOST_OFFERED = 30, MOST_ADDED = 500, LONGEST_IN_ADDRESS = 6000, LONGEST_TEXT = 2 ** 18;
 const YAML = "application/yaml", JSON_TYPE = "application/json";
 
-async function sent(path, type, body) {
-  const answer = await fetch(path, { method: "POST", headers: { "Content-Type": type }, body });
-  if (!answer.ok) throw new Error((await answer.text()).trim() || `${answer.status}`);
-  return answer.json();
+const sent = (path, type, body, signal) => ask(path, { method: "POST", headers: { "Content-Type": type }, body, signal });
+
+// The nodes with how many of each to add, of "node-7:3,node-8:1".
+function additions(text) {
+  const pairs = text.split(",").map((part) => part.split(":")).filter(([node]) => node);
+  return new Map(pairs.map(([node, many]) => [node, Math.min(MOST_ADDED, Math.max(1, Number.parseInt(many, 10) || 1))]));
 }
 
 export class WhatIf {
   constructor({ map, noted, showNode, showPod }) {
-    Object.assign(this, { map, noted, showNode, showPod, drained: new Set(), extra: new Map(), picking: false, turn: null });
+    Object.assign(this, { map, noted, showNode, showPod, drained: new Set(), extra: new Map(), picking: false, asking: new AbortController() });
     this.text = byId("workload");
+    this.offered = this.offer();
     byId("pick").addEventListener("click", () => this.pick(!this.picking));
     byId("add").addEventListener("click", () => this.add());
     byId("add-like").addEventListener("input", () => this.propose());
     for (const id of ["add-count", "add-like"]) byId(id).addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); this.add(); } });
     byId("whatif-form").addEventListener("submit", (event) => { event.preventDefault(); this.ask(); });
     byId("whatif-clear").addEventListener("click", () => this.clear());
+    byId("whatif-cancel").addEventListener("click", () => this.cancel());
     this.text.addEventListener("input", () => this.note());
+    this.text.addEventListener("paste", (event) => this.pasted(event));
   }
 
-  // A scheduler that does not answer such questions has no part for them on its page.
+  // A browser stands still for a long time with some megabytes in a field.
+  pasted(event) {
+    const letters = event.clipboardData.getData("text").length;
+    if (letters <= LONGEST_TEXT) return;
+    event.preventDefault();
+    byId("whatif-answer").replaceChildren(verdict("bad", `The text has ${count(letters)} letters, and ${count(LONGEST_TEXT)} are the most here`, "Paste only the workloads that matter, or send the text to POST /evaluate."));
+  }
+
+  // A scheduler that does not answer such questions has no part for them on its page; false then.
   async offer() {
     const answer = await fetch("evaluate/schema").catch(() => null);
     byId("whatif").hidden = !answer?.ok;
+    return !byId("whatif").hidden;
   }
 
   show({ workload, drain, add }) {
     if (workload !== this.written && workload !== this.text.value) this.text.value = workload;
     if (drain === [...this.drained].join() && add === this.addition) return;
-    this.drained = new Set(drain ? drain.split(",") : []);
-    this.extra = new Map((add ? add.split(",") : []).map((part) => part.split(":")).map(([node, many]) => [node, Math.max(1, Number.parseInt(many, 10) || 1)]));
+    this.drained = new Set(drain.split(",").filter(Boolean));
+    this.extra = additions(add);
     this.mark();
   }
 
-  get written() { return this.text.value.length <= LONGEST_IN_ADDRESS ? this.text.value : ""; }
+  // The text as the address has it: servers and proxies refuse an address that is very long.
+  get written() {
+    const { value } = this.text;
+    return value.length <= LONGEST_IN_ADDRESS && encodeURIComponent(value.toWellFormed()).length <= LONGEST_IN_ADDRESS ? value : "";
+  }
 
   get addition() { return [...this.extra].map(([node, many]) => `${node}:${many}`).join(); }
 
-  note() { this.noted({ workload: this.written, drain: [...this.drained].join(","), add: this.addition }); }
+  note() {
+    byId("whatif-kept").textContent = this.text.value && !this.written ? "The text is too long for the address of this page: a reload loses it." : "";
+    this.noted({ workload: this.written, drain: [...this.drained].join(","), add: this.addition });
+  }
 
   // Names of nodes for what is typed so far: a list of all would be too long.
   propose() {
@@ -81,6 +104,13 @@ export class WhatIf {
     return true;
   }
 
+  drain(node) {
+    this.drained.add(node);
+    this.note();
+    this.ask();
+    byId("whatif").scrollIntoView();
+  }
+
   mark(arrivals = new Map()) {
     this.map.suppose(this.drained, arrivals);
     const chips = [...this.drained].map((node) => make("li", {}, make("button", { type: "button", "data-key": `drained ${node}`, "aria-label": `do not drain ${node}`, onclick: () => { this.drained.delete(node); this.note(); this.mark(); } }, `${node} ×`)));
@@ -93,27 +123,47 @@ export class WhatIf {
     this.text.value = "";
     this.drained.clear();
     this.extra.clear();
-    this.turn = null;
     this.pick(false);
     this.note();
+    this.cancel();
+  }
+
+  // Ends the question, and what the scheduler computes for it.
+  cancel() {
+    this.asking.abort();
+    this.waits(false);
     this.mark();
     byId("whatif-answer").replaceChildren();
   }
 
-  async ask() {
-    const body = byId("whatif-answer"), turn = (this.turn = Symbol("what if"));
-    this.pick(false);
-    body.replaceChildren(quiet("asking …"));
-    const made = await this.answer().catch((error) => ({ shown: [verdict("bad", error.message)], arrivals: new Map() }));
-    if (this.turn !== turn) return;
-    this.mark(made.arrivals);
-    body.replaceChildren(...made.shown);
+  waits(is) {
+    const button = byId("whatif-cancel");
+    if (!is && document.activeElement === button) byId("whatif-try").focus();
+    button.hidden = !is;
   }
 
-  async answer() {
-    const { objects } = this.text.value.trim() ? await sent("ui/objects", YAML, this.text.value) : { objects: [] };
+  async ask() {
+    const body = byId("whatif-answer");
+    this.asking.abort();
+    const { signal } = (this.asking = new AbortController());
+    this.pick(false);
+    this.mark();
+    body.replaceChildren(quiet("asking …"));
+    this.waits(true);
+    const made = await this.answer(signal).catch((error) => ({ shown: [verdict("bad", error.message)], arrivals: new Map() }));
+    if (signal.aborted) return;
+    this.waits(false);
+    this.mark(made.arrivals);
+    body.replaceChildren(...made.shown);
+    reachable(body);
+  }
+
+  async answer(signal) {
+    const { objects } = this.text.value.trim() ? await sent("ui/objects", YAML, this.text.value, signal) : { objects: [] };
+    const strange = objects.findIndex((found) => found === null || typeof found !== "object" || Array.isArray(found));
+    if (strange >= 0) throw new Error(`Document ${strange + 1} is not an object of Kubernetes: paste YAML or JSON with apiVersion, kind, metadata and spec.`);
     if (!objects.length && !this.drained.size) throw new Error("There is nothing to try: paste a workload, or pick nodes to be drained.");
-    const reply = await sent("evaluate", JSON_TYPE, JSON.stringify({ objects, drain: [...this.drained], nodes: [...this.extra].map(([like, many]) => ({ like, count: many })) }));
+    const reply = await sent("evaluate", JSON_TYPE, JSON.stringify({ objects, drain: [...this.drained], nodes: [...this.extra].map(([like, many]) => ({ like, count: many })) }), signal);
     const arrivals = new Map();
     for (const { node } of reply.pods) if (node !== null) arrivals.set(node, (arrivals.get(node) ?? 0) + 1);
     return { arrivals, shown: this.report(reply, arrivals) };
@@ -122,7 +172,7 @@ export class WhatIf {
   report({ pods, placed, unschedulable, warnings, newNodes, budgets = [] }, arrivals) {
     const kept = pods.filter(({ outcome }) => outcome === "forbidden" || outcome === "refused").length, gone = pods.filter(({ outcome }) => outcome === "gone").length;
     const all = placed + unschedulable, on = nodes(arrivals.size), bad = unschedulable + kept, fresh = new Set(newNodes.map(({ name }) => name));
-    const title = unschedulable ? `${count(unschedulable)} of ${count(all)} pods would get no node` : kept ? `${count(kept)} ${kept === 1 ? "pod" : "pods"} may not leave` : all ? `All ${count(all)} pods would get a node, on ${on}` : "No pod would have to be placed";
+    const title = unschedulable ? (all === 1 ? "The pod would get no node" : `${count(unschedulable)} of ${count(all)} pods would get no node`) : kept ? `${count(kept)} ${kept === 1 ? "pod" : "pods"} may not leave` : all === 1 ? "The pod would get a node" : all ? `All ${count(all)} pods would get a node, on ${on}` : "No pod would have to be placed";
     const used = [...arrivals.keys()].filter((node) => fresh.has(node)).length;
     const more = [bad && placed && `${count(placed)} would go to ${on}.`, unschedulable && kept && `${count(kept)} may not leave.`, gone && `${count(gone)} would be gone.`, fresh.size && `${count(used)} of ${nodes(fresh.size)} more would be used.`].filter(Boolean).join(" ");
     const order = [...pods].sort((one, other) => (one.node === null ? 0 : 1) - (other.node === null ? 0 : 1));

@@ -1,0 +1,268 @@
+"""The live page when something goes wrong: bad addresses, refusals, a scheduler that does not answer, names that nobody expects."""
+
+import pytest
+
+from tests.browser.page import NODE, POD, nodes, pod
+from tests.browser.steps import WORKLOAD, fits_without_findings, wait_text
+from tests.cluster.waiting import eventually
+from wharfinger.framework.policy_status import MetricStatus
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("pod=../metrics", ("#detail .verdict", '"../metrics" is not a name of an object')),
+        ("pod=nonsense", ("#detail .verdict", "expected its namespace and its name")),
+        ("pod=a/b/c", ("#detail .verdict", "expected its namespace and its name")),
+        ("pod=shop/gone", ("#detail .verdict", "there is no pod shop/gone")),
+        ("group=x", ("#detail .verdict", "expected its namespace and its name")),
+        ("node=..", ("#detail .verdict", '".." is not a name of an object')),
+        ("node=gone", ("#detail .verdict", "there is no node gone")),
+        ("node=node-00001&for=..", ("#detail", '".." is not a name of an object')),
+        ("drain=,,", ("#drained", "none")),
+        ("add=:3,node-00001:x", ("#added", "1 like node-00001")),
+        ("result=bogus", ("#trouble", "expected one of scheduled")),
+    ],
+)
+def test_an_address_that_nobody_wrote_gets_the_reason(scheduler, visit, query, said):
+    found = visit(scheduler.url)
+    found.tab.goto(f"{scheduler.url}?{query}")
+    wait_text(found.tab, *said)
+    assert found.tab.evaluate("[...document.querySelectorAll('.chips button')].every((chip) => chip.innerText.length > 5)")
+    found.complaints = [said for said in found.complaints if "404" not in said and "400" not in said]
+
+
+def test_an_unknown_colouring_is_named_and_another_can_be_chosen(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    tab.goto(f"{scheduler.url}?coloring=bogus")
+    wait_text(tab, "#trouble", "no node offers bogus")
+    tab.wait_for_function("() => document.getElementById('coloring').selectedOptions[0]?.text === 'bogus'")
+    tab.wait_for_function("() => document.getElementById('coloring').options.length > 2")
+    tab.select_option("#coloring", "memory")
+    wait_text(tab, "#legend", "100%")
+    assert not tab.is_visible("#trouble")
+
+
+REFUSALS = [
+    ({"status": 503, "body": "another evaluation runs", "headers": {"Retry-After": "2"}}, "another evaluation runs. Try again in 2 s."),
+    ({"status": 429, "body": "too many requests"}, "too many requests. Try again in a moment."),
+    ({"status": 502, "body": "<html>nginx", "content_type": "text/html"}, "502"),
+    ({"status": 401, "body": "<html>", "content_type": "text/html"}, "You are not signed in (401). Reload the page."),
+    ({"status": 200, "body": "<html>sign in", "content_type": "text/html"}, "not an answer of the scheduler"),
+]
+
+
+@pytest.mark.parametrize(("answer", "said"), REFUSALS)
+def test_a_refusal_is_shown_with_what_to_do(scheduler, visit, answer, said):
+    found = visit(scheduler.url)
+    found.tab.route("**/evaluate", lambda route: route.fulfill(**{"content_type": "text/plain", **answer}))
+    found.tab.fill("#workload", WORKLOAD.replace("CPU", "1"))
+    found.tab.click("#whatif-try")
+    wait_text(found.tab, "#whatif .headline", said)
+    assert "<html>" not in found.tab.inner_text("#whatif")
+    found.complaints.clear()
+
+
+def test_a_scheduler_that_is_away_is_named_as_the_reason(scheduler, visit):
+    found = visit(scheduler.url)
+    found.tab.route("**/evaluate", lambda route: route.abort())
+    found.tab.route("**/explain/**", lambda route: route.abort())
+    found.tab.fill("#workload", WORKLOAD.replace("CPU", "1"))
+    found.tab.click("#whatif-try")
+    wait_text(found.tab, "#whatif .headline", "The scheduler cannot be reached")
+    found.tab.goto(f"{scheduler.url}?pod=shop/web")
+    wait_text(found.tab, "#detail .headline", "The scheduler cannot be reached")
+    found.complaints.clear()
+
+
+def held_back(tab, pattern):
+    """The requests to a pattern: none is answered, and the second list has those that the page has given up."""
+    asked, ended = [], []
+    tab.route(pattern, lambda route: asked.append(route))  # noqa: PLW0108 — Playwright looks into the function
+    tab.on("requestfailed", lambda request: ended.append(request.url))
+    return asked, ended
+
+
+def test_a_question_can_be_cancelled_and_another_replaces_it(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    asked, ended = held_back(tab, "**/evaluate")
+    tab.fill("#workload", WORKLOAD.replace("CPU", "1"))
+    assert not tab.is_visible("#whatif-cancel")
+    tab.click("#whatif-try")
+    tab.wait_for_selector("#whatif-cancel")
+    tab.focus("#whatif-cancel")
+    tab.keyboard.press("Enter")
+    assert tab.inner_text("#whatif-answer") == ""
+    assert tab.evaluate("document.activeElement.id") == "whatif-try"
+    eventually(lambda: tab.evaluate("1") and len(ended) == 1)
+    tab.click("#whatif-try")
+    eventually(lambda: tab.evaluate("1") and len(asked) == 2)
+    tab.unroute("**/evaluate")
+    tab.click("#whatif-try")
+    wait_text(tab, "#whatif .headline", "All 3 pods would get a node")
+    eventually(lambda: tab.evaluate("1") and len(ended) == 2)
+    assert not tab.is_visible("#whatif-cancel")
+
+
+def test_a_dialog_that_is_closed_ends_its_question(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    asked, ended = held_back(tab, "**/explain/**")
+    tab.goto(f"{scheduler.url}?pod=shop/web")
+    eventually(lambda: tab.evaluate("1") and asked)
+    tab.keyboard.press("Escape")
+    eventually(lambda: tab.evaluate("1") and ended)
+
+
+def test_what_is_shown_of_one_object_is_never_under_the_name_of_another(scheduler, visit):
+    scheduler.put([pod("web")], POD)
+    tab = visit(f"{scheduler.url}?pod=shop/web").tab
+    wait_text(tab, "#detail .headline", "On node-")
+    held_back(tab, "**/ui/nodes/**")
+    tab.locator("#detail .scores button").first.click()
+    tab.wait_for_function("() => document.getElementById('detail-title').innerText.startsWith('node-')")
+    assert tab.inner_text("#detail-body") == ""
+    assert tab.inner_text("#detail-time") == "asking …"
+
+
+def test_a_text_that_is_far_too_long_is_not_pasted(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    tab.fill("#workload", "kind: Pod")
+    paste = """(length) => { const clipboardData = new DataTransfer(); clipboardData.setData("text/plain", "x".repeat(length));
+      const event = new ClipboardEvent("paste", { clipboardData, cancelable: true, bubbles: true });
+      return document.getElementById("workload").dispatchEvent(event); }"""
+    assert tab.evaluate(paste, 1000)
+    assert not tab.evaluate(paste, 3_000_000)
+    wait_text(tab, "#whatif .headline", "The text has 3,000,000 letters, and 262,144 are the most here")
+    assert tab.input_value("#workload") == "kind: Pod"
+
+
+@pytest.mark.parametrize("text", ["hello", "[1, 2]"])
+def test_a_text_that_is_no_object_is_named(scheduler, visit, text):
+    tab = visit(scheduler.url).tab
+    tab.fill("#workload", text)
+    tab.click("#whatif-try")
+    wait_text(tab, "#whatif .headline", "Document 1 is not an object of Kubernetes")
+
+
+def test_an_address_never_becomes_longer_than_servers_take(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    tab.fill("#workload", "# " + "漢" * 3000)
+    wait_text(tab, "#whatif-kept", "a reload loses it")
+    tab.fill("#find", "node-00007")
+    tab.wait_for_function("() => location.search === '?find=node-00007'")
+    tab.fill("#workload", "# " + "漢" * 300)
+    tab.wait_for_function("() => location.search.length > 2000")
+    assert tab.inner_text("#whatif-kept") == ""
+    assert tab.reload().status == 200
+    assert tab.input_value("#workload") == "# " + "漢" * 300
+
+
+def test_the_address_changes_once_after_typing(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    tab.evaluate("""() => { const put = history.replaceState;
+      window.changes = 0;
+      history.replaceState = (...all) => { window.changes += 1; put.apply(history, all); }; }""")
+    tab.focus("#find")
+    tab.keyboard.type("node-00007")
+    tab.wait_for_function("() => location.search === '?find=node-00007'")
+    assert tab.evaluate("window.changes") <= 3  # and not 10; a pause in between is one more
+
+
+def test_a_process_on_standby_says_who_leads(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    wait_text(tab, "#role", "leads")
+    assert not tab.is_visible("#notice")
+    scheduler.ask(lambda page: (setattr(page.standing, "leads", False), setattr(page.standing, "leader", "other-machine_42")))
+    wait_text(tab, "#notice", "This process (this-machine_4711) is on standby: it schedules nothing while other-machine_42 leads.")
+    scheduler.ask(lambda page: setattr(page.standing, "leads", True))
+    tab.wait_for_function("() => !document.getElementById('notice').checkVisibility()")
+
+
+def test_a_scheduler_of_another_version_asks_for_a_reload(scheduler, visit, monkeypatch):
+    tab = visit(scheduler.url).tab
+    wait_text(tab, "#role", "leads")
+    monkeypatch.setattr("wharfinger.__version__", "99.0")
+    wait_text(tab, "#notice", "The scheduler is now version 99.0")
+    tab.reload()
+    wait_text(tab, "#version", "99.0")
+    assert not tab.is_visible("#notice")
+
+
+def test_news_that_stop_are_named_and_go_on_by_themselves(scheduler, visit):
+    found = visit(scheduler.url)
+    wait_text(found.tab, "#live", "live")
+    scheduler.ask(lambda page: [page.page.feed.leave(watcher) for watcher in list(page.page.feed._watchers)])
+    wait_text(found.tab, "#notice", "what is shown is from then")
+    wait_text(found.tab, "#live", "live")
+    assert not found.tab.is_visible("#notice")
+    found.complaints.clear()  # the connection that was cut
+
+
+MEASURED = """policy "load"
+metric busy: percent = prometheus("busy", node: "instance", max_age: 60s, min_coverage: 10%)
+filter calm { require busy < 90% else "busy" on missing pass }
+"""
+
+
+@pytest.mark.parametrize("width", [1360, 390])
+def test_many_metrics_leave_room_for_the_page(scheduler, policies, visit, width):
+    tab = visit(scheduler.url, viewport={"width": width, "height": 844}).tab
+    policies("load", MEASURED)
+    common = {"policy": "load", "asked": True, "fresh": 60, "nodes": 60, "wanted": 0.5, "youngest": 1, "oldest": 2}
+    metrics = [MetricStatus(name=f"busy{n}", **common, suspended_since=1.0 if n < 12 else None) for n in range(200)]
+    scheduler.ask(lambda page: setattr(page.standing.signals, "metrics", metrics))
+    wait_text(tab, "#health .bad", "load/busy0")
+    wait_text(tab, "#health .good:last-child", "188 metrics")
+    wait_text(tab, "#health", "6 more metrics: the policies below say why")
+    assert tab.locator("#health li").count() == 9
+    assert tab.locator("header").bounding_box()["height"] < 700
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+LONG = "x" * 240
+TURNED = "\u202egnp.exe"  # what follows is written from right to left
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
+def test_names_of_any_length_and_direction_fit(scheduler, policies, visit, width, scheme):
+    policies("turned", f'policy "turned"\nfilter a {{ require node.free.cpu > 1000cpu else "no room {TURNED}{LONG}" }}\n')
+    node = nodes(1)[0]
+    node["metadata"]["name"] = f"{LONG}.example"
+    node["metadata"]["labels"] |= {f"{LONG}/{TURNED}": f"{TURNED}{LONG}", "topology.kubernetes.io/zone": f"{TURNED}{LONG}"}
+    node["spec"]["taints"] = [{"key": LONG, "value": TURNED, "effect": "NoSchedule"}]
+    scheduler.put([node], NODE)
+    waiting = pod(LONG, cpu="900")
+    waiting["metadata"]["namespace"] = "n" * 63
+    scheduler.put([waiting], POD)
+    view = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
+    found = visit(f"{scheduler.url}?drain={LONG}.example&add={LONG}.example:2&find=xxx&namespace={'n' * 63}", **view)
+    wait_text(found.tab, "#pending-title", "· 1")
+    found.tab.locator("#pending summary").first.click()
+    found.tab.click("#whatif-try")
+    wait_text(found.tab, "#whatif .verdict", "")
+    fits_without_findings(found.tab, width)
+    wide = """() => [...document.querySelectorAll("section, header, form, figure")]
+      .filter((box) => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1).map((box) => box.id)"""
+    assert found.tab.evaluate(wide) == []
+    for query in (f"node={LONG}.example&for={'n' * 63}/{LONG}", f"pod={'n' * 63}/{LONG}"):
+        shown = visit(f"{scheduler.url}?{query}", **view)
+        wait_text(shown.tab, "#detail .verdict", "")
+        fits_without_findings(shown.tab, width)
+
+
+def test_a_name_in_another_direction_turns_nothing_beside_it(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    alone = """[...document.querySelectorAll("span, strong, button, h2")]
+      .filter((box) => !getComputedStyle(box).unicodeBidi.startsWith("isolate")).length"""
+    assert tab.evaluate(alone) == 0
+
+
+def test_characters_that_turn_text_around_are_written_out(scheduler, visit):
+    node = nodes(1)[0]
+    node["metadata"]["labels"] |= {"owner": TURNED, "topology.kubernetes.io/zone": TURNED}
+    scheduler.put([node], NODE)
+    tab = visit(f"{scheduler.url}?node=node-00000").tab
+    wait_text(tab, "#detail", "[U+202E]gnp.exe")
+    tab.keyboard.press("Escape")
+    tab.fill("#find", "node-00000")
+    wait_text(tab, "#under", "[U+202E]gnp.exe")
