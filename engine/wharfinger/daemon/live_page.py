@@ -47,6 +47,8 @@ MAX_NAMESPACES_OF_CAUSE = 8
 MAX_NAMESPACES = 200
 """Most namespaces that are offered to choose from."""
 DECISIONS = 50
+SHOWN_OF_DECISION = ("at", "pod", "uid", "result", "node", "message", "attempts", "feasible", "nodes", "milliseconds")
+"""The fields of a decision that the page shows in its list; they are sent again with each decision."""
 GROUPS_PER_STEP = 500
 """Groups that are looked at in one step; other tasks run between two steps."""
 MAX_GROUPS = 60
@@ -131,7 +133,7 @@ class LivePageContent:
     def pods(self, query: PodQuery) -> Iterator[tuple[str, Any] | None]:
         """Decisions and pending pods, in steps."""
         chosen = self._recent.latest(namespace=query.namespace or None, result=query.result or None, policy=query.policy or None)
-        latest = [decisions.plain(record) for record in islice(chosen, DECISIONS)]
+        latest = [_listed(decisions.plain(record)) for record in islice(chosen, DECISIONS)]
         yield "decisions", {"seen": self._recent.n_seen, "latest": latest}
         if self._health.daemon is not None:
             waiting = yield from pending(self._health.daemon.scheduler, query, self._clock)
@@ -200,6 +202,10 @@ class LivePageContent:
                 for report in self._shown_policies.shadows().values()
             ],
         }
+
+
+def _listed(decision: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: decision[name] for name in SHOWN_OF_DECISION}
 
 
 def reading(scheduler: Scheduler) -> Reading:

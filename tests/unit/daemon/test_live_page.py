@@ -18,11 +18,13 @@ from wharfinger.framework.policy_status import Mode, PolicyStatus, Result, Sourc
 from wharfinger.kube.connection import ServerContact
 from wharfinger.language import load
 from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading.decode import convert
 from wharfinger.model.state.device_states import DeviceStates
 from wharfinger.model.state.node_reader import READ_AT_ONCE
 from wharfinger.policies import candidate
 from wharfinger.policies.store import PolicyRemoved, PolicyTried, SourceChanged
+from wharfinger.scheduler.events import AttemptEnded
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry.policies import MAX_RELOADS, ReloadHistory
@@ -180,6 +182,15 @@ def test_pods_that_wait_are_grouped_by_what_is_missing_on_most_nodes(crowd, quer
     assert {group["missing"]: group["count"] for group in found["groups"]} == groups
     assert found["total"] == sum(groups.values())
     assert found["namespaces"] == ["default", "shop"]  # whatever is chosen now
+
+
+def test_a_listed_decision_has_what_the_page_shows_and_no_more(setting):
+    times = {"first_seen": 0.0, "started": 1.0, "ended": 2.0}
+    attempt = AttemptEnded(pod=PodView(pod("web")), profile="wharfinger", result="scheduled", attempts=1, stages={"decide": 0.001}, **times)
+    setting.recent.handlers[AttemptEnded](attempt)
+    (decision,) = setting.pods()["decisions"]["latest"]
+    assert set(decision) == set(waiting.SHOWN_OF_DECISION)
+    assert decision["milliseconds"] == {"decide": 1.0}
 
 
 def test_a_cause_counts_its_pods_by_namespace(setting, monkeypatch):
