@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,61 @@ def test_changes_by_others_stop_a_plan_with_a_report_and_uncordoned_nodes(contro
     assert said in err
     assert "Traceback" not in err
     assert all(name == fullest(api) for name in closed(api)) if interfere is foreign_cordon else closed(api) == set()
+
+
+def scaled_to_none(api):
+    api.patch("Deployment", "web", {"spec": {"replicas": 0}})
+
+
+def deleted_workload(api):
+    api.delete("Deployment", "web")
+
+
+@pytest.mark.parametrize("interfere", [scaled_to_none, deleted_workload])
+def test_a_workload_that_is_given_up_half_way_is_not_waited_for(control_plane, spread_out, interfere):
+    api = control_plane.api
+    left = first_eviction(api)
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME, "--timeout=200s")
+    eventually(left)
+    interfere(api)
+    code, out, err = ended(running)
+    assert code in {0, 1}, out + err  # 0 if all had been made
+    assert " after 200 s" not in err
+    assert "Traceback" not in err
+    assert closed(api) == set()
+
+
+def test_a_budget_that_allows_an_eviction_again_is_waited_for(control_plane, spread_out):
+    api = control_plane.api
+    api.create(budget("web", unavailable=1))
+    eventually(allowed(api, 1))
+    left = first_eviction(api)
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME)
+    eventually(left)
+    api.patch("PodDisruptionBudget", "web", {"spec": {"maxUnavailable": 0}})
+    time.sleep(10)
+    assert running.poll() is None
+    api.patch("PodDisruptionBudget", "web", {"spec": {"maxUnavailable": 1}})
+    code, out, err = ended(running)
+    assert code == 0, out + err
+    assert len(used(api)) == 1
+    assert closed(api) == set()
+
+
+def test_a_plan_of_another_cluster_changes_nothing(control_plane, spread_out, tmp_path):
+    api = control_plane.api
+    code, plan, err = ended(rebalance(control_plane, "--pods-of", NAME, "--format", "json"))
+    assert code == 0, err
+    found = json.loads(plan)
+    for move in found["moves"]:
+        move["uid"] = f"{move['uid'][:-1]}z"
+    (tmp_path / "plan.json").write_text(json.dumps(found))
+    before = {pod["metadata"]["uid"] for pod in api.list("Pod")}
+    command = [WHARF, "rebalance", "--live", f"--kubeconfig={control_plane.kubeconfig}", "--plan", tmp_path / "plan.json", "--apply"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "is gone, or being deleted; nothing was changed" in done.stderr
+    assert ({pod["metadata"]["uid"] for pod in api.list("Pod")}, closed(api)) == (before, set())
 
 
 def test_a_pod_that_is_protected_half_way_stays_and_the_moves_without_it_are_made(control_plane, spread_out, tmp_path):

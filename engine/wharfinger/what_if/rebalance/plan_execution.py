@@ -244,21 +244,23 @@ class PlanExecution:
             raise MoveNotPossible(gone(move))
         if (why := self._move_check.protection(move, pod)) is not None:
             raise MoveNotPossible(why)
-        known, has_controller = frozenset(self._live.siblings(pod)), self._live.controller(pod) is not None
+        if why := self._live.why_no_replacement(pod):
+            raise MoveNotPossible(f"pod {pod.key} would not be created again: {why}")
+        known = frozenset(self._live.siblings(pod))
         self._leaving = move
         self._move_check.evicting(pod)
         await self._evicted(pod)
-        replacement = await self._replacement(pod, known, has_controller=has_controller)
+        replacement = await self._replacement(pod, known)
         self._move_check.replaced(move, pod, replacement)
         self._leaving = None
         self._completed.append(CompletedMove(move=move, pod=replacement.key, node=replacement.node_name))
         elsewhere = "" if replacement.node_name == move.target else f", planned was {move.target}"
         self._report(f"{move.pod}: {move.source} → {replacement.node_name} ({replacement.key}{elsewhere})")
 
-    async def _replacement(self, pod: PodView, known: frozenset[str], *, has_controller: bool) -> PodView:
+    async def _replacement(self, pod: PodView, known: frozenset[str]) -> PodView:
         """The replacement of an evicted pod, once it has a node.
 
-        Raises Stopped if there is no node, and MoveNotPossible if the controller, which was there, does not want another pod any more.
+        Raises Stopped if there is no node, and MoveNotPossible if the controller does not want another pod any more.
         """
         unplaced_since = math.inf
 
@@ -266,7 +268,7 @@ class PlanExecution:
             nonlocal unplaced_since
             siblings = self._live.siblings(pod)
             new = [siblings[uid] for uid in siblings.keys() - known]
-            if has_controller and not new and (why := self._live.why_no_replacement(pod)):
+            if not new and (why := self._live.why_no_replacement(pod)):
                 self._leaving = None
                 raise MoveNotPossible(f"pod {pod.key} has left, and {why}")
             bound = next((other for other in new if other.node_name), None)

@@ -42,6 +42,7 @@ class WatchedCluster:
         self._known: dict[str, dict[str, Any]] = {}
         self._former: dict[tuple[str, str], Any] = {}
         self._owned: dict[_Owner, dict[str, PodView]] = {}
+        self._seen: set[str] = set()
         self._waiting: list[Callable[[], None]] | None = None  # events that came while it is held
 
     @contextmanager
@@ -64,6 +65,7 @@ class WatchedCluster:
         identity = _identity(obj)
         self._note(kind, identity)
         self._known.setdefault(kind, {})[identity] = obj
+        self._seen.add(kind)
         if isinstance(obj, objects.Pod):
             self._forget(identity)
             view = self.pods[identity] = PodView(obj)
@@ -105,9 +107,12 @@ class WatchedCluster:
         return found if is_it else None
 
     def why_no_replacement(self, pod: PodView) -> str:
-        """The reason why a controller that was there does not replace a pod that has left; "" if it may do so."""
+        """The reason why the controller of a pod does not replace it once it has left; "" if it may do so.
+
+        Nothing is known of a kind of which no object was seen: it may not be readable.
+        """
         owner, found = pod.controller, self.controller(pod)
-        if owner is None:
+        if owner is None or owner.kind not in _CONTROLLERS or owner.kind not in self._seen:
             return ""
         name = f"{owner.kind} {pod.namespace}/{owner.name}"
         if found is None:

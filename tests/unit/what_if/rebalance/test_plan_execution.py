@@ -229,7 +229,7 @@ def replica_set(pod, replicas, **metadata):
             f"{OWN} is gone, or being deleted",
         ),
         (
-            lambda world, own: world.live.replace("ReplicaSet", [replica_set(PODS[0], 1, uid="another")]),
+            lambda world, own: world.live.upsert("ReplicaSet", replica_set(PODS[0], 1, uid="another")),
             f"{OWN} is gone, or being deleted",
         ),
     ],
@@ -237,7 +237,7 @@ def replica_set(pod, replicas, **metadata):
 )
 def test_a_pod_that_its_controller_does_not_replace_is_left_out_and_the_plan_goes_on(world, plan, change, why):
     own = replica_set(PODS[0], 1)
-    world.live.upsert("ReplicaSet", own)
+    world.live.replace("ReplicaSet", [own, replica_set(PODS[1], 1)])
     evict = world.evict
 
     async def changed(pod):
@@ -251,6 +251,14 @@ def test_a_pod_that_its_controller_does_not_replace_is_left_out_and_the_plan_goe
     assert (done.stopped, done.evicted, world.closed()) == (None, 2, set())
     assert [move.move.pod for move in done.completed] == ["default/two"]
     assert [(left.move.pod, left.why) for left in done.left_out] == [("default/one", f"pod default/one has left, and {why}")]
+
+
+def test_a_pod_whose_controller_is_gone_is_not_evicted(world, plan):
+    world.live.upsert("ReplicaSet", replica_set(PODS[1], 1))
+    done = carried_out(world, plan)
+    assert ("evict", "one") not in world.writes
+    assert [left.why for left in done.left_out] == [f"pod default/one would not be created again: {OWN} is gone, or being deleted"]
+    assert [move.move.pod for move in done.completed] == ["default/two"]
 
 
 def test_a_controller_that_wants_more_pods_is_waited_for(world, plan):
