@@ -8,7 +8,7 @@ from wharfinger.framework.plugins import default_preemption
 from wharfinger.operator import counted_work, policy_app, preview, preview_answer
 from wharfinger.policies import budget, namespace_turns
 from wharfinger.scheduler import cycle
-from wharfinger.scheduler.queue import sub_queues
+from wharfinger.scheduler.queue import sub_queues, time_shares
 from wharfinger.web.playground import workbench
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_text("utf-8")
@@ -21,6 +21,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_t
         f"after the first {cycle.AT_ONCE_SECONDS:g} s of CPU time",
         f"{cycle.STEPS_IN_ORDER} steps at most if placed pods have more than {cycle.ALWAYS_IN_ORDER:,} templates",
         f"It looks at {default_preemption.NODES_PER_STEP} nodes in one step",
+        f"Time above {1000 * time_shares.USUAL_SECONDS:g} ms per decision is counted",
+        f"together get {time_shares.SHARE:.0%}".replace("%", " %"),
+        f"in backoff for up to {time_shares.MAX_WAIT:g} s at a time",
         f"At most {sub_queues.SCOPES_PER_STEP} scopes are evaluated in one step",
         f"the {policy_app.MAX_APPS} oldest PolicyApps of a namespace",
         f"are built {namespace_turns.MAX_TEXTS} at a time",

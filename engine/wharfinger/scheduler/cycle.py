@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.binding.cycle import BindingCycle
     from wharfinger.scheduler.preemption import Preemptor
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
+    from wharfinger.scheduler.queue.time_shares import TimeShares
     from wharfinger.scheduler.queued_pods import QueuedPod
     from wharfinger.scheduler.status import FailureHandler
 
@@ -97,6 +98,7 @@ class SchedulingCycle:
         failures: FailureHandler,
         preemptor: Preemptor,
         budget: PolicyBudget,
+        shares: TimeShares,
     ) -> None:
         self._cluster = cluster
         self._clock = cluster.ports.clock
@@ -105,6 +107,7 @@ class SchedulingCycle:
         self._failures = failures
         self._preemptor = preemptor
         self._budget = budget
+        self._shares = shares
         self._emit = cluster.ports.emit
         self._timer = budget.settings.timer
         self._ahead: deque[_Ahead] = deque()
@@ -142,14 +145,21 @@ class SchedulingCycle:
         while self._ahead:
             first = self._ahead[0]
             queued = first.queued
-            for _ in first.steps if queued.place is Place.IN_FLIGHT else ():
-                if self._clock.monotonic() >= ends_at:
-                    return
+            if queued.place is Place.IN_FLIGHT and not self._advanced(first, ends_at):
+                return
             self._ahead.popleft()
             if queued.place is Place.IN_FLIGHT:  # else it was deleted meanwhile
                 self._decide(queued, may_postpone=first.may_postpone)
             if self._clock.monotonic() >= ends_at or not self._binding.room.is_set():
                 return
+
+    def _advanced(self, ahead: _Ahead, ends_at: float) -> bool:
+        """True if the work ahead of a decision is done after these steps, which end at a monotonic time."""
+        began = self._clock.monotonic()
+        try:
+            return all(self._clock.monotonic() < ends_at for _ in ahead.steps)
+        finally:
+            self._shares.took(ahead.queued, self._clock.monotonic() - began)
 
     def cancel(self) -> None:
         """Give up the work ahead of decisions; the pods wait as if they had not been tried."""
@@ -203,6 +213,7 @@ class SchedulingCycle:
             queued.stages["decide"] = spent = self._clock.monotonic() - started
             pod_rules = chain.pod_rules(queued.pod, snapshot) if decision is None else decision.evaluation.pod_rules
             suspends = self._budget.decided(pod_rules.governing, spent, goes_on=goes_on)
+            self._shares.took(queued, spent)
         return decision, suspends
 
     def _skipped(self, queued: QueuedPod) -> bool:

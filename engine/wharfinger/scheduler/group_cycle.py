@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.preemption import Preemptor
     from wharfinger.scheduler.profiles import Profile
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
+    from wharfinger.scheduler.queue.time_shares import TimeShares
     from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
     from wharfinger.scheduler.status import FailureHandler, GroupStatus
 
@@ -86,6 +87,7 @@ class GroupCycle:
         failures: FailureHandler,
         budget: PolicyBudget,
         *,
+        shares: TimeShares,
         status: GroupStatus,
         preemptor: Preemptor,
     ) -> None:
@@ -105,6 +107,9 @@ class GroupCycle:
         self._entry: QueuedGroup | None = None
         self._steps: Steps | None = None
         self._takes_long = False
+        self._shares = shares
+        self._members: Sequence[PodView] = ()  # of the attempt under way
+        self._spent = 0.0  # the seconds of its steps
 
     @property
     def busy(self) -> bool:
@@ -119,6 +124,7 @@ class GroupCycle:
     def start(self, entry: QueuedGroup) -> None:
         """Begin with a group that was just popped; `advance` does the work."""
         self._entry, self._takes_long = entry, False
+        self._members, self._spent = [member.pod for member in entry.trying.values()], 0.0
         self._steps = self._attempt(entry)
 
     def advance(self, ends_at: float) -> None:
@@ -126,6 +132,7 @@ class GroupCycle:
         steps, entry = self._steps, self._entry
         if steps is None or entry is None:
             return
+        began = self._clock.monotonic()
         try:
             while True:
                 with self._budget.step():
@@ -137,6 +144,10 @@ class GroupCycle:
         except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the others continue
             self._end()
             self._failed(entry, error)
+        finally:
+            self._spent += self._clock.monotonic() - began
+            if self._steps is None:
+                self._shares.took(entry, self._spent, self._members)
 
     def cancel(self) -> None:
         """Give up the attempt under way; the group waits as if it had not been tried."""

@@ -34,6 +34,7 @@ from wharfinger.scheduler.preemption import Preemptor
 from wharfinger.scheduler.profiles import Profiles
 from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 from wharfinger.scheduler.queue.sub_queues import QueueSettings
+from wharfinger.scheduler.queue.time_shares import TimeShares
 from wharfinger.scheduler.queued_pods import QueuedGroup
 from wharfinger.scheduler.status import FailureHandler, GroupStatus, StatusWrites, assigned, bound_recently
 
@@ -96,6 +97,7 @@ class Scheduler:
         self._ports = ports
         self._cluster = LiveCluster(state=self.state, ports=ports)
         self._wake = asyncio.Event()
+        shares = TimeShares(ports.clock.monotonic, self._cluster.snapshot)
         self.queue = SchedulingQueue(
             ports.clock,
             self._cluster.snapshot,
@@ -104,6 +106,7 @@ class Scheduler:
             wake=self._wake.set,
             gate_failed=self._gate_failed,
             index=GroupIndex(self.state.objects, served=coscheduling),
+            shares=shares,
         )
         self.budget = PolicyBudget(self.settings.budget, ports.clock.now, ports.clock.monotonic, self._cluster_size, suspension_changed)
         self.profiles = Profiles(chains, ports.emit, ports.stopwatch, self.budget)
@@ -121,9 +124,16 @@ class Scheduler:
             self._cluster, queue=self.queue, writes=self._writes, failures=failures, permits=permits, limit=self.settings.max_binds
         )
         self._preemptor = Preemptor(self._cluster, self.queue, self._writes, permits, self._group_status)
-        self._cycle = SchedulingCycle(self._cluster, self.queue, self._binding, failures, self._preemptor, self.budget)
+        self._cycle = SchedulingCycle(self._cluster, self.queue, self._binding, failures, self._preemptor, self.budget, shares)
         self._group_cycle = GroupCycle(
-            self._cluster, self.queue, self._binding, failures, self.budget, status=self._group_status, preemptor=self._preemptor
+            self._cluster,
+            self.queue,
+            self._binding,
+            failures,
+            self.budget,
+            shares=shares,
+            status=self._group_status,
+            preemptor=self._preemptor,
         )
         self._incomplete_groups = IncompleteGroups(ports, self.queue.groups, self._group_status)
         self._feed = EventHandlers(

@@ -32,6 +32,7 @@ from wharfinger.scheduler.queue.sub_queues import (
     WokenPods,
     check,
 )
+from wharfinger.scheduler.queue.time_shares import TimeShares
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod, differ
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ FLUSHED = "UnschedulableTimeout"
 ACTIVATED = "ForceActivate"
 POLICY = "PolicyUpdate"
 
+POSTPONED_PER_POP = 100
+"""Pods that are postponed at most until one is taken, which takes some milliseconds."""
 FLUSH_INTERVAL = 30.0
 """Seconds between two checks for pods that have waited too long."""
 
@@ -54,7 +57,8 @@ class SchedulingQueue:
     """Pods waiting to be placed.
 
     `snapshot` gives the cluster as it is, for hints that check the change itself. `wake` is called when a pod becomes ready or its backoff
-    begins. `gate_failed` is called with each pod that waits because a plugin failed to say whether it may be tried.
+    begins. `gate_failed` is called with each pod that waits because a plugin failed to say whether it may be tried. `shares` says which
+    ready pods let others go first.
     """
 
     def __init__(  # noqa: PLR0913 — its collaborators and settings
@@ -67,10 +71,12 @@ class SchedulingQueue:
         wake: Callable[[], None] = lambda: None,
         gate_failed: GateFailed | None = None,
         index: GroupIndex | None = None,
+        shares: TimeShares | None = None,
     ) -> None:
         self._clock = clock
         self._snapshot = snapshot
         self._settings = settings or QueueSettings()
+        self._shares = shares or TimeShares(clock.monotonic, snapshot)
         self._emit = emit
         self._pods: dict[str, QueuedPod] = {}
         self._sub_queues = SubQueues(clock, self._settings, emit, wake, gate_failed or self._report_gate)
@@ -246,7 +252,7 @@ class SchedulingQueue:
                 self._regrouping.discard(uid)
                 if queued_then is not None:
                     self._follow_group(queued_then)
-        queued = self._sub_queues.next(groups=groups)
+        queued = self._next(groups=groups)
         if queued is None:
             return None
         queued.place = Place.IN_FLIGHT
@@ -259,6 +265,16 @@ class SchedulingQueue:
         if isinstance(queued, QueuedGroup):
             self.groups.begin(queued)
         return queued
+
+    def _next(self, *, groups: bool) -> QueuedPod | None:
+        """The first pod or group whose turn it is, taken out of its place; None if there is none. The others before it are postponed."""
+        for _ in range(POSTPONED_PER_POP):
+            queued = self._sub_queues.next(groups=groups)
+            turn = None if queued is None else self._shares.turn(queued)
+            if queued is None or turn is None:
+                return queued
+            self._sub_queues.postpone(queued, turn)
+        return self._sub_queues.next(groups=groups)
 
     def done(self, queued: QueuedPod) -> None:
         """Remove a pod that needs no further attempt."""

@@ -27,6 +27,7 @@ PODS_PER_STEP = 500
 """The number of waiting pods that are queued at a time, which takes some milliseconds."""
 REJECTED = "ScheduleAttemptFailure"
 READY = "BackoffComplete"
+LATER_TURN = "LaterTurn"
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True):
@@ -178,6 +179,10 @@ class SubQueues:
     def back_off(self, queued: QueuedPod, ready_at: float) -> None:
         """Put a pod that has no place into a backoff until `ready_at`; it is not taken early when no other pod is ready."""
         self._back_off(queued, Place.ERROR_BACKOFF, ready_at, REJECTED)
+
+    def postpone(self, queued: QueuedPod, ready_at: float) -> None:
+        """Put a pod or group that has no place into a backoff until its turn comes at `ready_at`."""
+        self._back_off(queued, Place.BACKOFF, ready_at, LATER_TURN)
 
     def _back_off(self, queued: QueuedPod, place: Place, ready_at: float, event: str) -> None:
         queued.place = place

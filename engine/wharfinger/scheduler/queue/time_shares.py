@@ -1,0 +1,89 @@
+"""Turns of the pods of a namespace whose own policies take long, so that the pods of other namespaces do not wait for all of them.
+
+A policy of a namespace may take as much of each decision as its budget allows, and thousands of pods may be under it. In the order of the
+queue alone, the pods of all others would wait for all of these decisions. So the time is counted that they take beyond a usual decision.
+All such namespaces together may use `SHARE` of the time; a namespace that has used its part gets its next turn later. Its pods wait in
+backoff until then. As all pods in backoff, they are tried earlier when no other pod is ready, and this is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.scheduler.queued_pods import QueuedPod
+
+SHARE = 0.2
+"""The part of the time that the policies of all namespaces together may take from other pods."""
+USUAL_SECONDS = 0.001
+"""Seconds of a decision that are not counted: at most so long, policies of namespaces do not change the order of the queue."""
+BURST_SECONDS = 0.02
+"""Seconds that a namespace may use at once."""
+MAX_WAIT = 10.0
+"""Seconds after which a pod is ready again at the latest, as after the longest backoff."""
+
+
+class _Used(Struct):
+    """What a namespace has used: all of its part of the time until `until`. `last_turn` was given last. Both are monotonic times.
+
+    `last_seconds` are those of the last decision.
+    """
+
+    until: float
+    last_turn: float = 0.0
+    last_seconds: float = 0.0
+
+
+class TimeShares:
+    """Gives turns to namespaces; `monotonic` is a clock, `snapshot` returns the cluster as it is."""
+
+    def __init__(self, monotonic: Callable[[], float], snapshot: Callable[[], Snapshot]) -> None:
+        self._monotonic = monotonic
+        self._snapshot = snapshot
+        self._used: dict[str, _Used] = {}
+
+    def took(self, queued: QueuedPod, seconds: float, members: Sequence[PodView] = ()) -> None:
+        """Count the time that a decision about a pod took, or about the members of a group, if a policy of its namespace governs it."""
+        counted = seconds - USUAL_SECONDS * max(1, len(members))
+        if counted <= 0 or queued.ready_at > queued.started or not self._governed(queued, members or queued.kinds):
+            return
+        now = self._monotonic()
+        self._used = {namespace: used for namespace, used in self._used.items() if used.until > now}
+        used = self._used.setdefault(queued.pod.namespace, _Used(until=now))
+        used.until += counted / self._part
+        used.last_seconds = counted
+
+    def turn(self, queued: QueuedPod) -> float | None:
+        """The monotonic time of the turn of a ready pod or group; None if it is its turn now."""
+        used = self._used.get(queued.pod.namespace)
+        if used is None:
+            return None
+        now, part = self._monotonic(), self._part
+        if queued.ready_at > now:  # in backoff, and no other pod is ready
+            return None
+        ready_at = used.until - BURST_SECONDS / part
+        if ready_at <= now or not self._governed(queued, queued.kinds):
+            return None
+        used.last_turn = min(max(ready_at, used.last_turn + used.last_seconds / part), now + MAX_WAIT)
+        return used.last_turn
+
+    @property
+    def _part(self) -> float:
+        """The part of the time that each of the namespaces may use."""
+        return SHARE / max(1, len(self._used))
+
+    def _governed(self, queued: QueuedPod, pods: Iterable[PodView]) -> bool:
+        """True if a policy of their namespace governs one of these pods."""
+        chain, snapshot = queued.profile.chain, self._snapshot()
+        if all(policy.authority.namespace is None for policy in chain.possible_policies(queued.pod.namespace)):
+            return False
+        try:
+            governing = (policy for pod in pods for policy in chain.pod_rules(pod, snapshot).governing)
+            return any(policy.authority.namespace is not None for policy in governing)
+        except Exception:  # noqa: BLE001 — a policy that fails on this pod is reported when the pod is tried
+            return False
