@@ -21,7 +21,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_t
         f"after the first {cycle.AT_ONCE_SECONDS:g} s of CPU time",
         f"{cycle.STEPS_IN_ORDER} steps at most if placed pods have more than {cycle.ALWAYS_IN_ORDER:,} templates",
         f"It looks at {default_preemption.NODES_PER_STEP} nodes in one step",
-        f"Time above {1000 * time_shares.USUAL_SECONDS:g} ms per decision is counted",
+        f"The first attempt for a pod is counted above {1000 * time_shares.USUAL_SECONDS:g} ms",
         f"together get {time_shares.SHARE:.0%}".replace("%", " %"),
         f"in backoff for up to {time_shares.MAX_WAIT:g} s at a time",
         f"At most {sub_queues.SCOPES_PER_STEP} scopes are evaluated in one step",

@@ -127,8 +127,10 @@ class SchedulingCycle:
 
         Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it.
         """
+        began, free = self._clock.monotonic(), self._shares.free_seconds(queued)
         if not self._begin(queued, queued.profile.decider.precompute(self._cluster.snapshot, queued.pod), may_postpone=True):
             self._decide(queued, may_postpone=True)
+        self._shares.took(queued, self._clock.monotonic() - began - free)
         if not self.may_be_passed and self._clock.monotonic() < ends_at:
             self.advance(ends_at)
 
@@ -145,21 +147,24 @@ class SchedulingCycle:
         while self._ahead:
             first = self._ahead[0]
             queued = first.queued
-            if queued.place is Place.IN_FLIGHT and not self._advanced(first, ends_at):
+            began, free = self._clock.monotonic(), self._shares.free_seconds(queued)
+            done = self._advanced(first, ends_at)
+            self._shares.took(queued, self._clock.monotonic() - began - free)
+            if not done:
                 return
-            self._ahead.popleft()
-            if queued.place is Place.IN_FLIGHT:  # else it was deleted meanwhile
-                self._decide(queued, may_postpone=first.may_postpone)
             if self._clock.monotonic() >= ends_at or not self._binding.room.is_set():
                 return
 
     def _advanced(self, ahead: _Ahead, ends_at: float) -> bool:
-        """True if the work ahead of a decision is done after these steps, which end at a monotonic time."""
-        began = self._clock.monotonic()
-        try:
-            return all(self._clock.monotonic() < ends_at for _ in ahead.steps)
-        finally:
-            self._shares.took(ahead.queued, self._clock.monotonic() - began)
+        """True once the steps are done and the pod is decided; False if steps are left at the monotonic time `ends_at`."""
+        waits = ahead.queued.place is Place.IN_FLIGHT  # else it was deleted meanwhile
+        for _ in ahead.steps if waits else ():
+            if self._clock.monotonic() >= ends_at:
+                return False
+        self._ahead.popleft()
+        if waits:
+            self._decide(ahead.queued, may_postpone=ahead.may_postpone)
+        return True
 
     def cancel(self) -> None:
         """Give up the work ahead of decisions; the pods wait as if they had not been tried."""
@@ -213,7 +218,6 @@ class SchedulingCycle:
             queued.stages["decide"] = spent = self._clock.monotonic() - started
             pod_rules = chain.pod_rules(queued.pod, snapshot) if decision is None else decision.evaluation.pod_rules
             suspends = self._budget.decided(pod_rules.governing, spent, goes_on=goes_on)
-            self._shares.took(queued, spent)
         return decision, suspends
 
     def _skipped(self, queued: QueuedPod) -> bool:

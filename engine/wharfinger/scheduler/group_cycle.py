@@ -109,7 +109,7 @@ class GroupCycle:
         self._takes_long = False
         self._shares = shares
         self._members: Sequence[PodView] = ()  # of the attempt under way
-        self._spent = 0.0  # the seconds of its steps
+        self._spent = 0.0  # the counted seconds of its steps
 
     @property
     def busy(self) -> bool:
@@ -124,7 +124,8 @@ class GroupCycle:
     def start(self, entry: QueuedGroup) -> None:
         """Begin with a group that was just popped; `advance` does the work."""
         self._entry, self._takes_long = entry, False
-        self._members, self._spent = [member.pod for member in entry.trying.values()], 0.0
+        self._members = [member.pod for member in entry.trying.values()]
+        self._spent = -self._shares.free_seconds(entry, len(self._members))
         self._steps = self._attempt(entry)
 
     def advance(self, ends_at: float) -> None:

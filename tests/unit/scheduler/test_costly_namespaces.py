@@ -161,11 +161,11 @@ class Contended:
         self.queue.flush()
         queued = self.queue.pop()
         namespace = queued.pod.namespace
-        seconds = USUAL_SECONDS if namespace == "other" else COSTLY
+        free, seconds = self.shares.free_seconds(queued), USUAL_SECONDS if namespace == "other" else COSTLY
         self.clock.move(seconds)
         self.spent[namespace] += seconds
         self.waited[namespace] = max(self.waited[namespace], self.clock.monotonic() - queued.first_seen)
-        self.shares.took(queued, seconds)
+        self.shares.took(queued, seconds - free)
         self.queue.done(queued)
         self.add(namespace, 0)
 

@@ -47,8 +47,8 @@ FLUSHED = "UnschedulableTimeout"
 ACTIVATED = "ForceActivate"
 POLICY = "PolicyUpdate"
 
-POSTPONED_PER_POP = 100
-"""Pods that are postponed at most until one is taken, which takes some milliseconds."""
+POSTPONED_PER_STEP = 50
+"""Pods that are postponed at a time, which takes some milliseconds."""
 FLUSH_INTERVAL = 30.0
 """Seconds between two checks for pods that have waited too long."""
 
@@ -267,14 +267,17 @@ class SchedulingQueue:
         return queued
 
     def _next(self, *, groups: bool) -> QueuedPod | None:
-        """The first pod or group whose turn it is, taken out of its place; None if there is none. The others before it are postponed."""
-        for _ in range(POSTPONED_PER_POP):
+        """The first pod or group whose turn it is, taken out of its place. Those before it are postponed.
+
+        None if there is none, or it is not found in this step: the scheduler is woken for the next one.
+        """
+        for _ in range(POSTPONED_PER_STEP):
             queued = self._sub_queues.next(groups=groups)
             turn = None if queued is None else self._shares.turn(queued)
             if queued is None or turn is None:
                 return queued
             self._sub_queues.postpone(queued, turn)
-        return self._sub_queues.next(groups=groups)
+        return None
 
     def done(self, queued: QueuedPod) -> None:
         """Remove a pod that needs no further attempt."""

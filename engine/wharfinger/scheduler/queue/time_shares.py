@@ -1,13 +1,15 @@
 """Turns of the pods of a namespace whose own policies take long, so that the pods of other namespaces do not wait for all of them.
 
 A policy of a namespace may take as much of each decision as its budget allows, and thousands of pods may be under it. In the order of the
-queue alone, the pods of all others would wait for all of these decisions. So the time is counted that they take beyond a usual decision.
-All such namespaces together may use `SHARE` of the time; a namespace that has used its part gets its next turn later. Its pods wait in
-backoff until then. As all pods in backoff, they are tried earlier when no other pod is ready, and this is not counted.
+queue alone, the pods of all others would wait for all of these decisions. Or the pods are rejected by the policy, and each change of the
+cluster lets it try all of them again. So the time of such attempts is counted: of the first for a pod what is longer than usual, of
+further ones all. All such namespaces together may use `SHARE` of the time; a namespace that has used its part gets its next turn later.
+Its pods wait in backoff until then. As all pods in backoff, they are tried earlier when no other pod is ready, and this is not counted.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 SHARE = 0.2
 """The part of the time that the policies of all namespaces together may take from other pods."""
 USUAL_SECONDS = 0.001
-"""Seconds of a decision that are not counted: at most so long, policies of namespaces do not change the order of the queue."""
+"""Seconds of the first attempt for a pod that are not counted. Quick policies do not change the order of the queue."""
 BURST_SECONDS = 0.02
 """Seconds that a namespace may use at once."""
 MAX_WAIT = 10.0
@@ -31,7 +33,7 @@ MAX_WAIT = 10.0
 class _Used(Struct):
     """What a namespace has used: all of its part of the time until `until`. `last_turn` was given last. Both are monotonic times.
 
-    `last_seconds` are those of the last decision.
+    `last_seconds` are those of the last attempt.
     """
 
     until: float
@@ -47,16 +49,21 @@ class TimeShares:
         self._snapshot = snapshot
         self._used: dict[str, _Used] = {}
 
+    def free_seconds(self, queued: QueuedPod, members: int = 1) -> float:
+        """Seconds of an attempt that has just begun that are not counted; infinity if no other pod was ready."""
+        if queued.ready_at > queued.started:
+            return math.inf
+        return USUAL_SECONDS * members if queued.attempts <= 1 else 0.0
+
     def took(self, queued: QueuedPod, seconds: float, members: Sequence[PodView] = ()) -> None:
-        """Count the time that a decision about a pod took, or about the members of a group, if a policy of its namespace governs it."""
-        counted = seconds - USUAL_SECONDS * max(1, len(members))
-        if counted <= 0 or queued.ready_at > queued.started or not self._governed(queued, members or queued.kinds):
+        """Count these seconds of an attempt to place a pod, or the members of a group, if a policy of its namespace governs it."""
+        if seconds <= 0 or not self._governed(queued, members or queued.kinds):
             return
         now = self._monotonic()
         self._used = {namespace: used for namespace, used in self._used.items() if used.until > now}
         used = self._used.setdefault(queued.pod.namespace, _Used(until=now))
-        used.until += counted / self._part
-        used.last_seconds = counted
+        used.until += seconds / self._part
+        used.last_seconds = seconds
 
     def turn(self, queued: QueuedPod) -> float | None:
         """The monotonic time of the turn of a ready pod or group; None if it is its turn now."""
