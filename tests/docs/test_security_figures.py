@@ -23,7 +23,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_t
         f"It looks at {default_preemption.NODES_PER_STEP} nodes in one step",
         f"The first attempt for a pod is counted above {1000 * time_shares.USUAL_SECONDS:g} ms",
         f"together get {time_shares.SHARE:.0%}".replace("%", " %"),
-        f"in backoff for up to {time_shares.MAX_WAIT:g} s at a time",
+        f"in backoff until its turn, for up to {time_shares.MAX_WAIT:g} s at a time",
         f"At most {sub_queues.SCOPES_PER_STEP} scopes are evaluated in one step",
         f"the {policy_app.MAX_APPS} oldest PolicyApps of a namespace",
         f"are built {namespace_turns.MAX_TEXTS} at a time",
