@@ -179,3 +179,12 @@ def test_a_page_that_is_open_for_long_keeps_its_size(scheduler, visit, monkeypat
     after = counted()
     assert after[0] < before[0] * 1.2
     assert after[1] < before[1] * 1.2
+
+
+@pytest.mark.parametrize(("field", "text"), [("#find", "node-1"), ("#workload", "kind: Pod")])
+def test_what_was_typed_is_there_after_a_reload_at_once(scheduler, visit, field, text):
+    tab = visit(scheduler.url).tab
+    tab.fill(field, text)
+    tab.keyboard.press("Tab")
+    tab.reload()
+    tab.wait_for_function("([field, text]) => document.querySelector(field).value === text", arg=[field, text])

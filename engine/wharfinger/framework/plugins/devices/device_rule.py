@@ -171,7 +171,7 @@ class DeviceRule(AllocatingFilter):
         for left, among in self._parts(snapshot, slice(None)):
             if not (self._no_users and not left):
                 variant, numbers = self._variant(left), np.unique(ids[among]).tolist()
-                if variant.demand.takes_long:  # a pod of a known template looks at what has changed first: at the latest states
+                if variant.demand.takes_long:  # for a known template, states that are new since the last pod
                     variants.append((self._make(left), numbers[::-1]))
                 variants.append((variant, numbers))
         for variant, numbers in variants:

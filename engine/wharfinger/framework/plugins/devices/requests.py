@@ -146,9 +146,8 @@ class ClaimDemand(Struct, eq=False):
     """The requests of some claims, in order, and the codes of the devices read so far. `kinds` has one alternative of each kind.
 
     `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays valid. `by_state` are the same
-    by the number of a state of a node, until these are numbered again. `cost_budget` is the cost
-    of selectors in this decision. `looked_at` is true once the devices of all nodes have been read, and `takes_long` once a search took
-    several steps.
+    by the number of a state of a node, until these are numbered again. `cost_budget` is the cost of selectors in this decision. `looked_at`
+    is true once the devices of all nodes have been read, and `takes_long` once a search took several steps.
     """
 
     claims: tuple[Claim, ...]

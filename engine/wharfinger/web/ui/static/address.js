@@ -8,6 +8,7 @@ export class Address {
     Object.assign(this, { changed, noted: {}, timer: 0 });
     addEventListener("popstate", () => { this.forget(); changed(this.view); });
     addEventListener("pagehide", () => this.write());
+    addEventListener("change", () => this.write()); // a field was left: a reload takes the address as it was before "pagehide"
   }
 
   get view() {
