@@ -187,3 +187,14 @@ def test_a_pod_waits_for_its_turn_for_a_limited_time():
     waiting = [queued.ready_at for queued in contended.queue if queued.place is Place.BACKOFF]
     assert waiting
     assert max(waiting) <= contended.clock.monotonic() + MAX_WAIT
+
+
+def test_an_update_of_a_pod_does_not_give_it_a_turn():
+    contended = Contended("a")
+    while contended.clock.monotonic() < 5:
+        contended.decide()
+    waiting = next(queued for queued in contended.queue if queued.place is Place.BACKOFF)
+    metadata = msgspec.structs.replace(waiting.pod.object.metadata, labels={"changed": "yes"})
+    contended.queue.add(PodView(msgspec.structs.replace(waiting.pod.object, metadata=metadata)), contended.profile)
+    assert waiting.place is Place.ACTIVE
+    assert contended.shares.turn(waiting) is not None

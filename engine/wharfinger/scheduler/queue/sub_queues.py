@@ -167,6 +167,7 @@ class SubQueues:
         """Put a pod that has no place among the active."""
         queued.place = Place.ACTIVE
         queued.queued_at = self._clock.monotonic()
+        queued.ready_at = 0.0
         if isinstance(queued, QueuedGroup):
             if not queued.attempts:
                 queued.queued_at = queued.first_seen  # its age is that of its first member
