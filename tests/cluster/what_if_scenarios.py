@@ -112,7 +112,9 @@ def setting(namespaces: Iterable[str]) -> Iterator[Plain]:
 def _owner(kind: str, namespace: str) -> Plain:
     selector = {"owner": kind}
     template = {"metadata": {"labels": selector}, "spec": objects.pod("")["spec"]}
-    spec = {"selector": {"matchLabels": selector}, "template": template, **({"serviceName": "none"} if kind == "StatefulSet" else {})}
+    spec = {"selector": {"matchLabels": selector}, "template": template}
+    if kind == "StatefulSet":  # wants more pods than any scenario has, as each that leaves is created again
+        spec |= {"serviceName": "none", "replicas": 1000}
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "owner", "namespace": namespace}, "spec": spec}
 
 
