@@ -15,10 +15,10 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 from weakref import WeakSet
 
@@ -212,17 +212,8 @@ class Connection:
         )
         status = 0
         try:
-            async with _opened(self._watches).request(
-                "GET",
-                self._url(path),
-                params=params,
-                headers=_headers(authorization),
-                timeout=timeout,
-                server_hostname=self.credentials.server_name,
-                ssl=self.credentials.tls or True,
-                proxy=self.credentials.proxy,
-                allow_redirects=False,
-            ) as answer:
+            headers = _headers(authorization)
+            async with self._sent(self._watches, "GET", path, params=params, headers=headers, timeout=timeout) as answer:
                 status = answer.status
                 self._emit(RequestAnswered("GET", status, None))
                 self.contact.record(status)
@@ -283,21 +274,25 @@ class Connection:
         timeout = aiohttp.ClientTimeout(total=request.seconds, sock_connect=self.limits.connect_timeout)
         condition = _BEFORE_SENDING.set(request.before)
         try:
-            async with _opened(self._requests).request(
-                request.method,
-                self._url(request.path),
-                params=request.params,
-                data=request.body,
-                headers=headers,
-                timeout=timeout,
-                server_hostname=self.credentials.server_name,
-                ssl=self.credentials.tls or True,
-                proxy=self.credentials.proxy,
-                allow_redirects=False,
-            ) as answer:
+            own = {"params": request.params, "data": request.body, "headers": headers, "timeout": timeout}
+            async with self._sent(self._requests, request.method, request.path, **own) as answer:
                 return answer.status, await answer.read(), answer.headers.get("Retry-After")
         finally:
             _BEFORE_SENDING.reset(condition)
+
+    def _sent(
+        self, session: aiohttp.ClientSession | None, method: str, path: str, **own: Any
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """A context with the answer to a request to this server; `own` are further arguments of aiohttp."""
+        return _opened(session).request(
+            method,
+            self._url(path),
+            server_hostname=self.credentials.server_name,
+            ssl=self.credentials.tls or True,
+            proxy=self.credentials.proxy,
+            allow_redirects=False,
+            **own,
+        )
 
     def _reload_if_untrusted(self, error: Exception) -> None:
         if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
