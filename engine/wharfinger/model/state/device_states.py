@@ -50,7 +50,7 @@ class DeviceStates(NodeReader):
         self._states: list[State] = []
         self._layout = self._seen = -1
         self._read = (0, 0)  # the positions in the logs of pools and allocations
-        self.pools_epoch = -1  # of the numbers of pools and devices
+        self._pools_epoch = -1  # of the numbers of pools and devices
         self.epoch = 0
         self.log = ChangeLog()
 
@@ -94,7 +94,7 @@ class DeviceStates(NodeReader):
             self._lay_out(names)
             self._layout = snapshot.layout_revision
         outgrown = len(self._states) > max(MAX_STATES, 4 * len(names))
-        if outgrown or self._pools.epoch != self.pools_epoch or since < 0:
+        if outgrown or self._pools.epoch != self._pools_epoch or since < 0:
             self._begin_again()
             return
         self._unread.update(dict.fromkeys([names[row] for row in snapshot.changed_nodes(since).tolist()], False))
@@ -119,7 +119,7 @@ class DeviceStates(NodeReader):
     def _begin_again(self) -> None:
         """Number everything again."""
         self.epoch += 1
-        self.pools_epoch = self._pools.epoch
+        self._pools_epoch = self._pools.epoch
         self._known.clear()
         self._states.clear()
         self._ids[:] = -1

@@ -42,7 +42,6 @@ class WatchedCluster:
         self._known: dict[str, dict[str, Any]] = {}
         self._former: dict[tuple[str, str], Any] = {}
         self._owned: dict[_Owner, dict[str, PodView]] = {}
-        self._seen: set[str] = set()
         self._waiting: list[Callable[[], None]] | None = None  # events that came while it is held
 
     @contextmanager
@@ -65,7 +64,6 @@ class WatchedCluster:
         identity = _identity(obj)
         self._note(kind, identity)
         self._known.setdefault(kind, {})[identity] = obj
-        self._seen.add(kind)
         if isinstance(obj, objects.Pod):
             self._forget(identity)
             view = self.pods[identity] = PodView(obj)
@@ -96,26 +94,18 @@ class WatchedCluster:
         """The pods of the same controller by uid, in a view that follows changes; none without a controller."""
         return _NO_PODS if pod.controller is None else self._owned.setdefault(_owner(pod), {})
 
-    def controller(self, pod: PodView) -> _Controller | None:
-        """The controller of a pod if it is one whose number of pods is known, exists, and is not being deleted."""
-        owner = pod.controller
-        kind = None if owner is None else _CONTROLLERS.get(owner.kind)
-        if owner is None or kind is None:
-            return None
-        found = self.state.objects.get(kind, owner.name, pod.namespace)
-        is_it = found is not None and found.metadata.uid == owner.uid and found.metadata.deletion_timestamp is None
-        return found if is_it else None
-
     def why_no_replacement(self, pod: PodView) -> str:
         """The reason why the controller of a pod does not replace it once it has left; "" if it may do so.
 
         Nothing is known of a kind of which no object was seen: it may not be readable.
         """
-        owner, found = pod.controller, self.controller(pod)
-        if owner is None or owner.kind not in _CONTROLLERS or owner.kind not in self._seen:
+        owner = pod.controller
+        kind = None if owner is None else _CONTROLLERS.get(owner.kind)
+        if owner is None or kind is None or owner.kind not in self._known:
             return ""
+        found = self.state.objects.get(kind, owner.name, pod.namespace)
         name = f"{owner.kind} {pod.namespace}/{owner.name}"
-        if found is None:
+        if found is None or found.metadata.uid != owner.uid or found.metadata.deletion_timestamp is not None:
             return f"{name} is gone, or being deleted"
         wanted = 1 if found.spec.replicas is None else found.spec.replicas
         there = sum(not other.terminating for uid, other in self.siblings(pod).items() if uid != pod.uid)
