@@ -8,14 +8,17 @@ export function reachable(element) {
   }
 }
 
+// An element of the new content that stands for one of the old: the same key, or without keys the same text in the same kind of element.
+const standsFor = (old) => (found) => (old.dataset.key === undefined ? found.tagName === old.tagName && found.textContent === old.textContent : found.dataset.key === old.dataset.key);
+
 // Put the new content in the place of the old, and the keyboard back where it was.
 export function fill(element, ...children) {
-  const held = element.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  const held = element !== document.activeElement && element.contains(document.activeElement) ? document.activeElement : undefined;
   const scrolled = [...element.querySelectorAll(".scroll")].map((box) => box.scrollTop);
   element.replaceChildren(...children.flat());
   reachable(element);
   [...element.querySelectorAll(".scroll")].forEach((box, index) => { box.scrollTop = scrolled[index] ?? 0; });
-  if (held !== undefined) [...element.querySelectorAll("[data-key]")].find((found) => found.dataset.key === held)?.focus({ preventScroll: true });
+  if (held) [...element.querySelectorAll("*")].find(standsFor(held))?.focus({ preventScroll: true });
 }
 
 // What is pressed, and a moment longer: the click comes after the pointer or the key is up, and only if both were on one element.

@@ -1,7 +1,7 @@
 // The dialog: it shows the pod, the group or the node that the address names.
 
 import { ask, inPath } from "./ask.js";
-import { reachable } from "./content.js";
+import { fill } from "./content.js";
 import { byId, clock, shown } from "./dom.js";
 import { group } from "./group.js";
 import { node } from "./node.js";
@@ -15,6 +15,7 @@ export class Detail {
       if (this.dialog.open) return; // it was opened again meanwhile
       this.shown = null;
       this.asking.abort(); // nobody waits for the answer
+      byId("detail-body").replaceChildren(); // and what was said is not shown when the dialog is opened again
       this.back();
       closed();
     });
@@ -34,9 +35,10 @@ export class Detail {
   }
 
   async fill() {
-    const { content } = this.shown, title = shown(this.shown.title), body = byId("detail-body"), head = byId("detail-title");
-    if (head.textContent !== title) body.replaceChildren(); // it is about something else
-    head.textContent = title;
+    const { content, key, title } = this.shown, body = byId("detail-body"), head = byId("detail-title");
+    if (body.dataset.about !== key) body.replaceChildren();
+    body.dataset.about = key;
+    head.textContent = shown(title);
     byId("detail-time").textContent = "asking …";
     if (!this.dialog.open) {
       this.from = this.opener = document.activeElement;
@@ -47,10 +49,8 @@ export class Detail {
     const { signal } = (this.asking = new AbortController());
     const made = await content(signal).catch((error) => [verdict("warn", error.message)]);
     if (signal.aborted) return;
-    body.replaceChildren(...made);
-    reachable(body);
+    fill(body, ...made);
     byId("detail-time").textContent = `as of ${clock(Date.now() / 1000)}`;
-    this.dialog.scrollTop = 0;
   }
 
   // The keyboard goes back to where it was; the panels may have been drawn again meanwhile, with other buttons of the same keys.
