@@ -77,7 +77,8 @@ class LiveCluster(Struct, frozen=True, kw_only=True):
 
     def snapshot(self) -> Snapshot:
         """The cluster at the present second: a finer time would make every decision a new one for rules that read the time."""
-        return self.state.snapshot(float(int(self.ports.clock.now())))
+        clock = self.ports.clock
+        return self.state.snapshot(float(int(clock.now())), clock.monotonic())
 
 
 _CLAIM, _VOLUME, _DEVICES = "PersistentVolumeClaim", "PersistentVolume", "ResourceClaim"

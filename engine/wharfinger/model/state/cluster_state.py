@@ -85,11 +85,14 @@ class ClusterState:
         """The objects that are neither nodes nor placed pods; change them with `put` and `drop`."""
         return self._tables.objects
 
-    def snapshot(self, now: float | None = None) -> Snapshot:
-        """A read-only view of the present state; it may be read until the next change."""
+    def snapshot(self, now: float | None = None, monotonic: float | None = None) -> Snapshot:
+        """A read-only view of the present state; it may be read until the next change.
+
+        `now` is the time in seconds since 1970, `monotonic` the same moment of a clock that is never set.
+        """
         if now is None:
             now = self._tables.newest if self._now is None else self._now
-        return Snapshot(self._tables, now)
+        return Snapshot(self._tables, now, monotonic)
 
     def set_time(self, now: float) -> None:
         """Set the time of later snapshots."""

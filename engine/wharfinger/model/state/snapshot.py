@@ -47,14 +47,18 @@ def _least(store: ObjectStore, namespace: str, name: str) -> int | None:
 
 
 class Snapshot:
-    """The cluster at `revision` and time `now` (seconds since 1970). Rows are 0 … n_nodes-1, in no meaningful order."""
+    """The cluster at `revision` and time `now` (seconds since 1970). Rows are 0 … n_nodes-1, in no meaningful order.
 
-    __slots__ = ("_tables", "now", "revision")
+    `monotonic` is the same moment in seconds of a clock that is never set, for waits; `now` if there is no such clock.
+    """
 
-    def __init__(self, tables: ClusterTables, now: float) -> None:
+    __slots__ = ("_tables", "monotonic", "now", "revision")
+
+    def __init__(self, tables: ClusterTables, now: float, monotonic: float | None = None) -> None:
         self._tables = tables
         self.revision = tables.revision
         self.now = now
+        self.monotonic = now if monotonic is None else monotonic
 
     def is_same(self, other: Snapshot) -> bool:
         """True if both show the same state of the same cluster, at the same time."""
@@ -71,7 +75,7 @@ class Snapshot:
 
     def detach(self) -> Snapshot:
         """A copy of the snapshot on its own tables, which do not change; takes time and memory in proportion to the cluster."""
-        return Snapshot(self._current().copy(), self.now)
+        return Snapshot(self._current().copy(), self.now, self.monotonic)
 
     # ── nodes ──
 

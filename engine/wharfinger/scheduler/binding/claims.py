@@ -34,7 +34,7 @@ from wharfinger.event_loop import Background, until
 from wharfinger.framework.extension import Placement
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.dynamic_resources import NAME
-from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims, readiness, ready_by
+from wharfinger.framework.plugins.devices.pod_claims import DeviceWaits, PodClaims, pod_claims, readiness
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE, VolumeBinding
 from wharfinger.framework.ports import BindFailed, WriteFailed
@@ -221,12 +221,8 @@ class DeviceClaims:
                         del self._awaited[claim.metadata.uid]
 
     async def _wait_for_devices(self, placement: Placement, seconds: float, check: Callable[[], None]) -> None:
-        """Return once the drivers have prepared all devices that ask for it, within `seconds` of the allocation.
-
-        The time of an allocation is a time of day. So the wait also ends after `seconds`, in case the time of day is put back.
-        """
-        clock, noted = self._cluster.ports.clock, False
-        ends_at = clock.monotonic() + seconds
+        """Return once the drivers have prepared all devices that ask for it, within `seconds` of the allocation."""
+        waits, noted = self._cluster.state.objects.following(DeviceWaits), False
         while True:
             found = pod_claims(placement.pod, self._cluster.state.objects)
             claims = found.all if isinstance(found, PodClaims) else ()
@@ -242,11 +238,12 @@ class DeviceClaims:
             if not self._cluster.state.is_placed(placement.pod.uid):
                 raise BindFailed("the pod was deleted while its devices were being prepared", gone=True)
             check()
-            if self._cluster.snapshot().row(placement.node) is None:
+            snapshot = self._cluster.snapshot()
+            if snapshot.row(placement.node) is None:
                 raise BindFailed(f"node {placement.node} was removed while the pod's devices were being prepared")
             for claim in claims:
-                limit = ready_by(claim, seconds)
-                if limit is not None and (clock.now() > limit or clock.monotonic() > ends_at) and not readiness(claim):
+                limit = waits.ends_at(claim, snapshot, seconds)
+                if limit is not None and snapshot.monotonic > limit and not readiness(claim):
                     raise BindFailed(f"{NAME}: device binding timeout: claim={claim.metadata.name}")
             await self._change(claims, POLL_SECONDS)
 

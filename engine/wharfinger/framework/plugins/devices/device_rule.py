@@ -133,7 +133,7 @@ class DeviceRule(AllocatingFilter):
         self._no_users = not claims.users
         self._shares = bool(claims.shared)
         self._allocated = [(index, claim) for index, claim in enumerate(claims.all) if claim.status.allocation is not None]
-        self._deadline, self._broken = deadline_and_broken(self._allocated, snapshot.now, binding_timeout)
+        self._deadline, self._broken = deadline_and_broken(self._allocated, snapshot, binding_timeout)
         self._known_demands = store.following(KnownDemands)
         self._variants: dict[frozenset[str], _RequestVariant] = {}
         self._named: tuple[PodView | None, frozenset[str], list[str]] = (None, frozenset(), [])  # the claims of the last pod
@@ -219,7 +219,7 @@ class DeviceRule(AllocatingFilter):
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """The rows whose devices changed; `OUTDATED` if a class did, or a claim's devices were not ready in time."""
-        if not self._classes.unchanged(snapshot) or snapshot.now > self._deadline:
+        if not self._classes.unchanged(snapshot) or snapshot.monotonic > self._deadline:
             return OUTDATED
         rows = self.changed_rows(snapshot, self._at)
         self._at = self._states.log.end

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -24,8 +24,10 @@ from wharfinger.model.objects.devices import IN_MEMORY
 from wharfinger.model.objects.pod_groups import podgroup_name
 
 if TYPE_CHECKING:
+    from wharfinger.model.objects.metadata import Time
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
+    from wharfinger.model.state.snapshot import Snapshot
 
 
 class IdentityKey(Struct, frozen=True, eq=False):
@@ -182,30 +184,57 @@ def _missing_class(claim: objects.ResourceClaim, store: ObjectStore) -> str:
     return ""
 
 
-def deadline_and_broken(allocated: Sequence[tuple[int, objects.ResourceClaim]], now: float, timeout: float) -> tuple[float, frozenset[int]]:
-    """(the time at which the wait for the next claim ends, the indexes of claims whose devices failed or were not ready in time)."""
+class DeviceWaits:
+    """The waits for the devices of allocated claims, as an object store has them.
+
+    The time of an allocation is a time of day. It is compared with the present time once, at the first question about the allocation, and
+    the wait is measured by the monotonic clock from then on: setting the clock of the machine neither ends nor extends it.
+    """
+
+    kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.ResourceClaim,)
+
+    def __init__(self, store: ObjectStore) -> None:  # noqa: ARG002 — each follower is made with its store
+        self._began: dict[str, tuple[Time, float]] = {}  # by uid of the claim: the time of its allocation, by both clocks
+
+    def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
+        """Forget the wait for a claim that is gone."""
+        if new is None and isinstance(old, objects.ResourceClaim):
+            self._began.pop(claim_uid(old), None)
+
+    def ends_at(self, claim: objects.ResourceClaim, snapshot: Snapshot, timeout: float) -> float | None:
+        """The monotonic time at which the devices of a claim must be ready; `timeout` in seconds; None for no limit."""
+        allocation = claim.status.allocation
+        if allocation is None or allocation.allocation_timestamp is None:
+            return None
+        if not any(result.binding_conditions for result in allocation.devices.results):
+            return None
+        uid, at = claim_uid(claim), allocation.allocation_timestamp
+        known, began = self._began.get(uid, (None, 0.0))
+        if known != at:
+            began = snapshot.monotonic - max(0.0, snapshot.now - at.timestamp())
+            self._began[uid] = at, began
+        return began + timeout
+
+
+def deadline_and_broken(
+    allocated: Sequence[tuple[int, objects.ResourceClaim]], snapshot: Snapshot, timeout: float
+) -> tuple[float, frozenset[int]]:
+    """(the end of the wait for the next claim, the indexes of claims whose devices failed or were not ready in time).
+
+    `timeout` is in seconds, the end a monotonic time.
+    """
     deadline = math.inf
     broken = set()
     for index, claim in allocated:
         ready = readiness(claim)
         if isinstance(ready, str):
             broken.add(index)
-        elif not ready and (limit := ready_by(claim, timeout)) is not None:
-            if now > limit:
+        elif not ready and (limit := snapshot.objects.following(DeviceWaits).ends_at(claim, snapshot, timeout)) is not None:
+            if snapshot.monotonic > limit:
                 broken.add(index)
             else:
                 deadline = min(deadline, limit)
     return deadline, frozenset(broken)
-
-
-def ready_by(claim: objects.ResourceClaim, timeout: float) -> float | None:
-    """The time (seconds since 1970) until which the devices of a claim must be ready; `timeout` in seconds; None for no limit."""
-    allocation = claim.status.allocation
-    if allocation is None or allocation.allocation_timestamp is None:
-        return None
-    if not any(result.binding_conditions for result in allocation.devices.results):
-        return None
-    return allocation.allocation_timestamp.timestamp() + timeout
 
 
 def readiness(claim: objects.ResourceClaim) -> bool | str:

@@ -1,5 +1,7 @@
 """Cases that the vectors do not have: sequences of decisions, allocations in flight, searches that are too long, and hints."""
 
+from datetime import UTC, datetime
+
 import pytest
 from msgspec import structs
 
@@ -293,6 +295,36 @@ def test_the_order_of_a_policy_never_takes_devices_away_from_a_claim(monkeypatch
         lambda *of: in_order(*of) if len(of) == 4 else search.Outcome(fault=search.Fault(search.FaultKind.GAVE_UP)),
     )
     assert next(each.device for each in decide(chain, state.snapshot(), pod).claims[0].allocation.devices.results) == "gpu-0"
+
+
+def with_unprepared_devices(at):
+    """(a state with a claim whose devices are not ready, allocated at a time in seconds since 1970; its pod)."""
+    state = with_claims(["a"])
+    (pod,) = pods(["a"])
+    (each,) = decide(CHAIN, state.snapshot(), pod).claims
+    results = tuple(structs.replace(result, binding_conditions=("Ready",)) for result in each.allocation.devices.results)
+    allocated = structs.replace(each.allocation.devices, results=results)
+    allocation = structs.replace(each.allocation, devices=allocated, allocation_timestamp=datetime.fromtimestamp(at, UTC))
+    state.put(with_allocation(each.claim, allocation))
+    return state, pod
+
+
+@pytest.mark.parametrize("set_by", [0.0, 86_400.0, -86_400.0], ids=["not set", "set forward", "set back"])
+@pytest.mark.parametrize(("waited", "node"), [(590.0, "n00000"), (611.0, None)])
+def test_devices_have_their_time_to_become_ready_although_the_clock_is_set(set_by, waited, node):
+    at = 1_700_000_000.0
+    state, pod = with_unprepared_devices(at)
+    decider = Decider(CHAIN)
+    assert decider.decide(state.snapshot(at + 10.0, 10.0), pod).node == "n00000"
+    for each in (decider, Decider(CHAIN)):
+        assert each.decide(state.snapshot(at + set_by + waited, waited), pod).node == node
+
+
+@pytest.mark.parametrize(("age", "node"), [(700.0, None), (-700.0, "n00000")], ids=["long ago", "in the future"])
+def test_the_time_that_devices_had_before_they_were_seen_counts(age, node):
+    at = 1_700_000_000.0
+    state, pod = with_unprepared_devices(at)
+    assert decide(CHAIN, state.snapshot(at + age, 5.0), pod).node == node
 
 
 def test_only_changes_of_claims_that_matter_wake_a_pod():
