@@ -1,8 +1,9 @@
 """A folder of policies, or one file, as a source: read as its writer meant it, watched, and read again from time to time.
 
 The kubelet writes a ConfigMap into a new folder (`..2026_01_01…`) and then moves the symlink `..data` to it. The visible names are symlinks
-through `..data`. So everything is read from the target of `..data`, and again if the target has changed afterwards: keys of two versions
-are never mixed, and no key is seen twice. A file that is mounted by itself (`subPath`) never changes; there is a note for it.
+through `..data`. So everything is read from the target of `..data`, and again if the target has changed afterwards, or that of a link to
+the folder: keys of two versions are never mixed, and no key is seen twice. A file that is mounted by itself (`subPath`) never changes;
+there is a note for it.
 
 Lines of a file that does not parse are shown in logs and in the status, so people who may write into the folder must not have other files
 of the machine read by linking to them: a link that leaves the folder is refused.
@@ -45,9 +46,9 @@ def read(path: str, mounts: Path = MOUNTS) -> Contents:
     """The policy files in a folder and below, or of one file and the other files of its folder."""
     try:
         for _ in range(_ATTEMPTS):
-            target = _link_target(path)
+            targets = _link_targets(path)
             found = _read(path, mounts)
-            if _link_target(path) == target:
+            if _link_targets(path) == targets:
                 return found
     except OSError as error:
         return Contents(files={}, lost=f"{str(error.filename).removesuffix(f'/{KUBELET}')}: {_reason(error)}")
@@ -64,9 +65,11 @@ def is_folder(path: str) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 — Path.is_dir raises without permission
 
 
-def _link_target(path: str) -> str | None:
-    link = Path(folder_of(path), KUBELET)
-    return str(link.readlink()) if link.is_symlink() else None
+def _link_targets(path: str) -> tuple[str, str | None]:
+    """The folder that is read, behind links, and the target of its `..data`."""
+    folder = folder_of(path)
+    link = Path(folder, KUBELET)
+    return os.path.realpath(folder), str(link.readlink()) if link.is_symlink() else None
 
 
 def _read(path: str, mounts: Path) -> Contents:

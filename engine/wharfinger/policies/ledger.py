@@ -105,6 +105,11 @@ class Entry(Struct, eq=False, kw_only=True):
         return self.candidate is not None or self.held is not None or (self.outcome is not None and not self.outcome.without_policy)
 
     @property
+    def has_version(self) -> bool:
+        """True if some version is in force, may be, or is on disk."""
+        return self.candidate is not None or self.held is not None or self.stored is not None
+
+    @property
     def accepted(self) -> bool:
         """True if the last text holds, or would hold if its mode were not off."""
         return self.outcome is not None and self.outcome.version is not None and not self.conflict
@@ -183,6 +188,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
 EMPTY = f"there are no policies; if that is intended, add {NO_POLICIES_MARKER}"
 EMPTIED = f"all policies were removed; the last ones stay in force until {NO_POLICIES_MARKER} is added"
+REPLACED = f"every new text is refused; the former policies stay in force until one is accepted, or {NO_POLICIES_MARKER} is added"
 
 
 class Ledger:
@@ -216,8 +222,8 @@ class Ledger:
         """The sources that have offered texts or are lost, in order."""
         return tuple(self._sources[name] for name in self.configured if name in self._sources)
 
-    def take(self, source: str, offer: Offer) -> tuple[list[Job], list[Entry], SourceStatus | None]:
-        """(what to build, the entries that were removed, the source's status if it has changed)."""
+    def take(self, source: str, offer: Offer) -> tuple[list[Job], list[Entry], str]:
+        """(what to build, the entries that were removed, why the source is lost; "" if it is not)."""
         texts = offer.texts
         why = offer.why
         if (
@@ -228,11 +234,26 @@ class Ledger:
         ):
             texts, why = None, EMPTIED if self._has(source) or self._kept(source) else EMPTY
         if texts is None:
-            return self._lost(source), [], self._source_status(source, why, offer.notes)
-        return self._changed(source, texts), self._removed(source, _wanted_texts(texts)), self._source_status(source, "", offer.notes)
+            return self._lost(source), [], why
+        return self._changed(source, texts), self._removed(source, _wanted_texts(texts)), ""
 
-    def _source_status(self, source: str, why: str, notes: tuple[str, ...]) -> SourceStatus | None:
-        """The status of a source after an offer; None if it is shown as before."""
+    def keep_replaced(self, source: str, offer: Offer, removed: Sequence[Entry]) -> list[Entry]:
+        """The entries of a source that stay although their texts were removed: each text that it has instead is refused.
+
+        So a folder that is replaced by another one with broken policies leaves no scheduler without policies. To be called once the texts
+        are built.
+        """
+        if not self.configured[source].source.empty_is_lost or NO_POLICIES_MARKER in (offer.texts or ()):
+            return []
+        present = [entry for entry in self.entries.values() if entry.source == source]
+        if any(entry.has_version for entry in present) or not any(entry.is_policy for entry in present):
+            return []
+        kept = [entry for entry in removed if entry.source == source and entry.has_version]
+        self.entries |= {(source, entry.key): entry for entry in kept}
+        return kept
+
+    def set_source_status(self, source: str, why: str, notes: tuple[str, ...]) -> SourceStatus | None:
+        """The status of a source after an offer, if it is shown otherwise than before. `why` it is lost, "" if it is not."""
         count = sum(1 for entry in self.entries.values() if entry.source == source)
         status = SourceStatus(name=source, lost=why, notes=notes, texts=count)
         before, self._sources[source] = self._sources.get(source), status

@@ -20,7 +20,7 @@ from wharfinger.event_loop import BuildThread, free_one_by_one, until
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, PolicyText, SourceStatus
 from wharfinger.policies.active import Activation, ActivationRequest, ActivePolicies, activated, choose
 from wharfinger.policies.candidate import Outcome, build, trial_findings
-from wharfinger.policies.ledger import ConfiguredSource, Job, Ledger, Offer, Records
+from wharfinger.policies.ledger import REPLACED, ConfiguredSource, Job, Ledger, Offer, Records
 from wharfinger.policies.namespace_turns import NamespaceTurns
 
 if TYPE_CHECKING:
@@ -325,17 +325,23 @@ class PolicyStore:
         began = self._clock.monotonic()
         jobs: list[Job] = []
         removed: list[Entry] = []
+        lost: dict[str, str] = {}
         for source, offer in pending.items():
-            more, gone, status = self._ledger.take(source, offer)
+            more, gone, lost[source] = self._ledger.take(source, offer)
             jobs += more
             removed += gone
-            if status is not None:
-                self._emit(SourceChanged(status))
         sample = self._scheduling.sample() if jobs else None
         outcomes = await self.build_thread.run(_built, jobs, sample)
         self._take(zip(jobs, outcomes, strict=True), removed)
-        await self._restore(job.entry for job in jobs)
-        await self._choose(removed)
+        kept: set[Entry] = set()
+        for source, offer in pending.items():
+            stays = self._ledger.keep_replaced(source, offer, removed)
+            kept.update(stays)
+            status = self._ledger.set_source_status(source, REPLACED if stays else lost[source], offer.notes)
+            if status is not None:
+                self._emit(SourceChanged(status))
+        await self._restore([*(job.entry for job in jobs), *kept])
+        await self._choose([entry for entry in removed if entry not in kept])
         self.reloads += 1
         if not self.unknown_sources:
             self.all_sources_known.set()

@@ -82,6 +82,51 @@ def test_a_swap_during_reading_is_detected(tmp_path, monkeypatch):
     assert folder.read(str(tmp_path)).files == {"a.policy": b"two", "b.policy": b"two"}
 
 
+def test_a_folder_that_a_link_is_moved_to_during_reading_is_read_instead(tmp_path, monkeypatch):
+    for version in ("one", "two"):
+        (tmp_path / version).mkdir()
+        for key in "ab":
+            (tmp_path / version / f"{key}.policy").write_text(version)
+    link = tmp_path / "current"
+    link.symlink_to("one")
+    really = folder._content
+    moved = []
+
+    def content(path):
+        found = really(path)
+        if not moved:
+            moved.append(path)
+            (tmp_path / "new").symlink_to("two")
+            (tmp_path / "new").rename(link)
+        return found
+
+    monkeypatch.setattr(folder, "_content", content)
+    assert folder.read(str(link)).files == {"a.policy": b"two", "b.policy": b"two"}
+
+
+@story
+async def test_a_link_that_is_moved_to_another_folder_keeps_the_versions_of_broken_policies_and_removes_those_that_are_gone(tmp_path):
+    broken = policy("a", more="filter pool {")
+    versions = {
+        "one": {"a": policy("a"), "b": policy("b"), "c": policy("c")},
+        "two": {"a": broken, "b": policy("b", "new")},
+        "three": {"z": "no policy"},
+    }
+    for version, files in versions.items():
+        (tmp_path / version).mkdir()
+        for key, content in files.items():
+            (tmp_path / version / f"{key}.policy").write_text(content)
+    link = tmp_path / "current"
+    source, world = watching(link), World(Place(str(link)))
+    for version, deciding in (("one", {"a": "a", "b": "a", "c": "a"}), ("two", {"a": "a", "b": "new"}), ("three", {"a": "a", "b": "new"})):
+        (tmp_path / "new").symlink_to(version)
+        (tmp_path / "new").rename(link)
+        await source.offer(world.store)
+        await world.store.build_offers()
+        assert world.deciding() == deciding
+    assert world.states() == {"a.policy": "kept", "b.policy": "active", "z.policy": "refused"}
+
+
 @story
 async def test_the_swap_of_a_mounted_config_map_is_seen(tmp_path):
     mounted(tmp_path, 1, a="one")
@@ -199,7 +244,7 @@ def test_a_path_that_cannot_be_looked_at_is_lost(monkeypatch, tmp_path):
     def refuse(*_):
         raise PermissionError(13, "Permission denied", str(tmp_path / "..data"))
 
-    monkeypatch.setattr(folder, "_link_target", refuse)
+    monkeypatch.setattr(folder, "_link_targets", refuse)
     needed = f"user {os.geteuid()}, who runs this process, has to be able to read it"
     assert folder.read(str(tmp_path)).lost == f"{tmp_path}: Permission denied; {needed}"
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.policies.stores import BROKEN, Mode, Place, World, policy, story, text
 from wharfinger.language.files import MAX_BYTES, NO_POLICIES_MARKER
-from wharfinger.policies.ledger import EMPTIED, EMPTY, ConfiguredSource
+from wharfinger.policies.ledger import EMPTIED, EMPTY, REPLACED, ConfiguredSource
 
 
 @story
@@ -244,6 +244,46 @@ async def test_a_file_renamed_and_broken_at_once_keeps_its_former_version():
     await world.offer({"a.policy": policy("a", "one"), "b.policy": policy("b")})
     await world.offer({"z.policy": policy("a", "two", test="other"), "b.policy": policy("b")})
     assert world.deciding() == {"a": "one", "b": "a"}
+
+
+@pytest.mark.parametrize("content", [BROKEN, "no policy at all", 'policy "z"\nimport "missing"\n'])
+@story
+async def test_policies_that_are_all_replaced_by_refused_ones_stay_in_force_until_one_is_accepted(content, tmp_path):
+    world = World(state=tmp_path)
+    await world.offer({"a.policy": policy("a"), "b.policy": policy("b")})
+    for texts in ({"z.policy": content}, {"z.policy": content, "y.policy": BROKEN}):
+        await world.offer(texts)
+        assert (world.deciding(), world.seen.removed) == ({"a": "a", "b": "a"}, [])
+        assert world.states() == {"a.policy": "active", "b.policy": "active", **dict.fromkeys(texts, "refused")}
+        assert world.seen.sources == [("folder", REPLACED)]
+
+    again = World(state=tmp_path)
+    await again.offer({"z.policy": content})
+    assert (again.deciding(), again.store.sources[0].lost) == ({"a": "a", "b": "a"}, REPLACED)
+    for each in (world, again):
+        await each.offer({"z.policy": policy("z")})
+        assert (each.deciding(), each.states()) == ({"z": "a"}, {"z.policy": "active"})
+        assert {"a.policy", "b.policy"} <= set(each.seen.removed)
+        assert each.store.sources[0].lost == ""
+
+
+@story
+async def test_policies_are_removed_although_another_is_refused_if_one_is_left_or_the_marker_is_there():
+    for left in ({"b.policy": policy("b")}, {"b.policy": 'policy "b"\nscore s =\n'}):
+        world = World()
+        await world.offer({"a.policy": policy("a"), "b.policy": policy("b")})
+        await world.offer({**left, "z.policy": BROKEN})
+        assert (world.deciding(), world.seen.removed, world.seen.sources) == ({"b": "a"}, ["a.policy"], [])
+    await world.offer({"z.policy": BROKEN, NO_POLICIES_MARKER: text("", wanted=False, name=NO_POLICIES_MARKER)})
+    assert (world.deciding(), world.states()) == ({}, {"z.policy": "refused"})
+
+
+@story
+async def test_policies_that_were_replaced_by_libraries_alone_are_removed():
+    world = World()
+    await world.offer({"a.policy": policy("a")})
+    await world.offer({"lib.policy": 'let pool = "one"\n'})
+    assert (world.deciding(), world.seen.removed) == ({}, ["a.policy"])
 
 
 @story
