@@ -108,7 +108,7 @@ class Reconcilers:
         apps = PolicyAppReconciler(cache, self.pods, writer, drift, events, clock, self._admitted)
         self.apps = Controller("policyapp", apps, _keys(cache, "PolicyApp"), **common)
         previews = PreviewReconciler(cache, writer, checks, Questions(checks, writer), clock)
-        self.previews = Controller("placementpreview", previews, _keys(cache, "PlacementPreview"), workers=1, **common)
+        self.previews = Controller("placementpreview", previews, _keys(cache, "PlacementPreview"), **common)
         statuses = PolicyStatusReconciler(cache, writer, checks, policies, scheduler, clock)
         self.policies = Controller("schedulingpolicy", statuses, _keys(cache, KIND), workers=1, **common)
         self.controllers = (self.apps, self.previews, self.policies)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 from msgspec import Struct, structs
@@ -42,8 +42,11 @@ from wharfinger.operator.app_objects import remove
 from wharfinger.operator.controller import ObjectCache, condition, ready, with_transition_times
 from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.operator.preview_answer import Answer, WhatIf, answer_preview
-from wharfinger.steps import in_slices
+from wharfinger.steps import TimedSteps, in_slices
 from wharfinger.what_if.supposed_changes import NodesLike
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _KINDS: Mapping[str, tuple[str, type[objects.AnyObject]]] = {
     "Deployment": ("/apis/apps/v1/namespaces/{}/deployments/{}", objects.Deployment),
@@ -64,13 +67,19 @@ REFRESH = 3.0
 """Fewest seconds between two answers to the same question."""
 
 PAUSE_RATIO = 4.0
-"""After an answer follows a pause that is this many times as long as the answer took: answers take at most a fifth of the time."""
+"""After an answer follows a pause that is this many times as long as its work: answers take at most a fifth of the time."""
 
 FIRST_ANSWER_CREDIT = 5.0
 """Seconds of the pause of its namespace that a new question need not wait for."""
 
 FIRST_ANSWERS_CREDIT = 120.0
 """The same for the pause of all namespaces: three of the longest answers."""
+
+NOTICE = 5.0
+"""Seconds after which the status of a new question says that it waits."""
+
+LOOKS_PER_SECOND = 100
+"""Waiting questions that are looked at in a second while another is being answered, at most."""
 
 _REASONS: Mapping[type[Exception], str] = {PolicyError: "InvalidPolicy", UnknownObject: "UnknownObject"}
 """Reasons for which there is no answer, by error; that of any other error is `InvalidQuestion`."""
@@ -94,6 +103,8 @@ class Questions:
         self._writer = writer
         self._compiled: dict[str, CompiledPolicy] = {}
         self._thread = BuildThread(checks.clock)
+        self.seconds = 0.0
+        """Seconds that the work on all questions has taken so far, in a thread."""
 
     async def of(self, meta: ObjectMeta, spec: PlacementPreviewSpec) -> PreviewQuestion:
         """The question of a preview.
@@ -101,7 +112,7 @@ class Questions:
         UnknownObject, UsageError, PolicyError or InvalidObject if it cannot be evaluated, ApiError of the writer.
         """
         cluster = self._cluster()
-        expansion = await self._thread.run_without_rest(_expanded, *await self._workload(meta, spec), cluster)
+        expansion = await self._timed(_expanded, *await self._workload(meta, spec), cluster)
         _of_class(expansion.pods, cluster)
         if not self._checks.rights.trusted:
             _refuse_affinity_to_others(expansion.pods[:1])  # all are of one template
@@ -182,8 +193,16 @@ class Questions:
         if key not in self._compiled:
             if len(self._compiled) >= _MAX_COMPILED:
                 self._compiled.pop(next(iter(self._compiled)))
-            self._compiled[key] = await self._thread.run_without_rest(compiled, wanted.source, dict(wanted.params), authority)
+            self._compiled[key] = await self._timed(compiled, wanted.source, dict(wanted.params), authority)
         return self._compiled[key]
+
+    async def _timed(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of a function that a thread calls; its time is counted."""
+        began = self._checks.clock.monotonic()
+        try:
+            return await self._thread.run_without_rest(function, *args, **kwargs)
+        finally:
+            self.seconds += self._checks.clock.monotonic() - began
 
 
 def _expanded(plain: dict[str, Any], kind: type[objects.AnyObject], cluster: Objects) -> workloads.Expansion:
@@ -302,16 +321,16 @@ class Pauses:
         own = self._until_of.get(namespace, 0.0) - FIRST_ANSWER_CREDIT
         return max(own, self._until - FIRST_ANSWERS_CREDIT) - now
 
-    def add(self, namespace: str, began: float, ended: float) -> None:
-        """Count an answer."""
-        pause = PAUSE_RATIO * (ended - began)
+    def add(self, namespace: str, seconds: float, ended: float) -> None:
+        """Count the work of an answer, in seconds, that ended at this time."""
+        pause = PAUSE_RATIO * seconds
         self._until = max(self._until, ended) + pause
         self._until_of = {known: until for known, until in self._until_of.items() if until > ended}
         self._until_of[namespace] = max(self._until_of.get(namespace, 0.0), ended) + pause
 
 
 class PreviewReconciler:
-    """Answers PlacementPreviews."""
+    """Answers PlacementPreviews, one at a time. It may be called for others meanwhile."""
 
     def __init__(self, cache: ObjectCache, writer: ObjectWriter, checks: PolicyChecks, questions: Questions, clock: Clock) -> None:
         self._cache = cache
@@ -321,14 +340,16 @@ class PreviewReconciler:
         self._clock = clock
         self._answered: dict[str, tuple[Any, Any]] = {}
         self._first_seen: dict[str, tuple[str, float]] = {}  # by key: the uid, and a moment of the clock that is never put back
+        self._waiting: dict[str, tuple[Any, float]] = {}  # by key: the new question, and the monotonic time since when it waits
+        self._answering = False
         self._pauses = Pauses()
 
     async def reconcile(self, key: str) -> float | None:
         """Seconds until the next reconcile; None if the preview is deleted."""
         preview: PlacementPreview | None = self._cache.get("PlacementPreview", key)
         if preview is None or preview.metadata.deletion_timestamp is not None:
-            self._answered.pop(key, None)
-            self._first_seen.pop(key, None)
+            for known in (self._answered, self._first_seen, self._waiting):
+                known.pop(key, None)
             return None
         left = self._seconds_left(key, preview)
         if left <= 0:
@@ -336,18 +357,41 @@ class PreviewReconciler:
             return None
         question = (preview.metadata.uid, preview.metadata.generation)
         revision = self._checks.revision
-        began = self._clock.monotonic()
         if self._answered.get(key) != (question, revision):
             is_new = self._answered.get(key, (None,))[0] != question
-            rest = self._pauses.left(preview.metadata.namespace, began, is_new=is_new)
+            rest = self._rest(preview.metadata.namespace, is_new=is_new)
             if rest > 0:
-                return rest
+                return min(left, await self._wait(key, preview, rest) if is_new else rest)
+            self._waiting.pop(key, None)
+            self._answering = True
             try:
                 await self._answer(preview)
             finally:
-                self._pauses.add(preview.metadata.namespace, began, self._clock.monotonic())
+                self._answering = False
             self._answered[key] = (question, revision)
         return min(REFRESH, max(self._seconds_left(key, preview), 0.0))
+
+    def _rest(self, namespace: str, *, is_new: bool) -> float:
+        """Seconds until a question of a namespace may be answered, or is looked at again; 0 or less for now."""
+        if self._answering:
+            return max(1.0, len(self._waiting) / LOOKS_PER_SECOND)
+        return self._pauses.left(namespace, self._clock.monotonic(), is_new=is_new)
+
+    async def _wait(self, key: str, preview: PlacementPreview, rest: float) -> float:
+        """Seconds until the next look at a new question, which rests for `rest` seconds. If it waits long, its status says so, once."""
+        meta, now = preview.metadata, self._clock.monotonic()
+        question = (meta.uid, meta.generation)
+        known, since = self._waiting.get(key, (None, now))
+        if known != question:
+            since = now
+            self._waiting[key] = question, since
+        notice = since + NOTICE - now
+        if preview.status.get("observedGeneration") == meta.generation:  # it says so already, or a former leader has answered
+            return rest
+        if notice > 0:
+            return min(rest, notice)
+        await self._write(preview, {}, waiting(meta.namespace))
+        return rest
 
     def _seconds_left(self, key: str, preview: PlacementPreview) -> float:
         """Seconds until a preview expires: at its time, and no later than its `ttlSeconds` after this process has seen it.
@@ -362,24 +406,35 @@ class PreviewReconciler:
         return min(_expires(preview) - self._clock.now(), since + _ttl(preview) - now)
 
     async def _answer(self, preview: PlacementPreview) -> None:
-        meta = preview.metadata
-        status: dict[str, Any] = {"observedGeneration": meta.generation, "expiresAt": time_text(_expires(preview))}
+        """Write the answer. What counts as its work is what the scheduler has less time for, and not how long it waits between steps."""
+        meta, of_questions = preview.metadata, self._questions.seconds
+        steps: TimedSteps[Answer] | None = None
+        found: dict[str, Any] = {}
         try:
             spec = PlacementPreviewSpec.model_validate(preview.spec)
             asked = await self._questions.of(meta, spec)
             sees = None if self._checks.rights.trusted else meta.namespace
-            answer = await in_slices(
-                answer_preview(asked.chain, self._checks.snapshot(), asked.pods, asked.made, sees, asked.what_if),
-                self._clock,
+            steps = TimedSteps(
+                answer_preview(asked.chain, self._checks.snapshot(), asked.pods, asked.made, sees, asked.what_if), self._clock
             )
+            answer = await in_slices(steps.run(), self._clock)
         except (*api_errors.TRANSIENT, WriteFailed):
             raise
         except (WharfingerError, ValidationError) as error:
             conditions = unanswered(error)
         else:
-            status |= answer.status()
+            found = answer.status()
             conditions = conditions_of(answer, asked.note)
-        status["conditions"] = with_transition_times(conditions, preview.status, meta.generation, self._clock.now())
+        finally:
+            seconds = self._questions.seconds - of_questions + (0.0 if steps is None else steps.seconds)
+            self._pauses.add(meta.namespace, seconds, self._clock.monotonic())
+        await self._write(preview, found, conditions)
+
+    async def _write(self, preview: PlacementPreview, found: Mapping[str, Any], conditions: Sequence[Condition]) -> None:
+        """Write the status, with what was `found`, if it has changed."""
+        generation = preview.metadata.generation
+        status: dict[str, Any] = {"observedGeneration": generation, "expiresAt": time_text(_expires(preview)), **found}
+        status["conditions"] = with_transition_times(conditions, preview.status, generation, self._clock.now())
         if status != preview.status:
             await self._writer.apply_status(preview, status)
 
@@ -388,6 +443,15 @@ def conditions_of(answer: Answer, note: str) -> list[Condition]:
     """The conditions of a preview with an answer; `note` has sentences about how the question was understood, a line each."""
     main = ready(True, "Answered", note) if answer.miss is None else ready(True, "Unschedulable", answer.miss.message)
     return [main, condition("Answered", True, "Answered", note)]
+
+
+def waiting(namespace: str) -> list[Condition]:
+    """The conditions of a preview of a namespace that waits for its answer."""
+    message = (
+        "previews take at most a fifth of the scheduler's time, and others are answered before this one; for an answer sooner, delete "
+        f"other previews of namespace {namespace}, or ask about fewer pods"
+    )
+    return [ready(None, "Waiting", message), condition("Answered", None, "Waiting", message)]
 
 
 def unanswered(error: WharfingerError | ValidationError) -> list[Condition]:

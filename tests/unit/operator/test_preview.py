@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 from pydantic import ValidationError
 
 from tests.in_memory import ManualClock
@@ -15,10 +16,13 @@ from wharfinger.kube.custom_resources import PlacementPreview
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.model.objects.metadata import ObjectMeta
+from wharfinger.operator import preview
 from wharfinger.operator.preview import (
     FIRST_ANSWER_CREDIT,
     FIRST_ANSWERS_CREDIT,
+    NOTICE,
     PAUSE_RATIO,
+    REFRESH,
     Pauses,
     PreviewReconciler,
     compiled,
@@ -79,14 +83,14 @@ def test_a_question_that_cannot_be_answered(error, reported):
 def test_answers_are_renewed_after_a_pause():
     rests = Pauses()
     assert rests.left(SHOP, 100.0, is_new=False) <= 0
-    rests.add(SHOP, 100.0, 101.0)
+    rests.add(SHOP, 1.0, 101.0)
     assert rests.left(SHOP, 101.0, is_new=False) == rests.left(BANK, 101.0, is_new=False) == PAUSE_RATIO
 
 
 def test_many_new_questions_of_one_namespace_wait_and_those_of_another_do_not():
     rests, now = Pauses(), 100.0
     while rests.left(SHOP, now, is_new=True) <= 0:
-        rests.add(SHOP, now, now + 0.1)
+        rests.add(SHOP, 0.1, now + 0.1)
         now += 0.1
     assert now - 100.0 < FIRST_ANSWER_CREDIT
     assert rests.left(BANK, now, is_new=True) <= 0
@@ -97,7 +101,7 @@ def test_new_questions_of_many_namespaces_wait_too():
     for number in range(1000):
         if rests.left(f"n{number}", now, is_new=True) > 0:
             break
-        rests.add(f"n{number}", now, now + 1.0)
+        rests.add(f"n{number}", 1.0, now + 1.0)
         now += 1.0
     assert now - 100.0 <= FIRST_ANSWERS_CREDIT / (PAUSE_RATIO - 1)
 
@@ -118,6 +122,8 @@ class OnePreview:
     async def apply_status(self, _preview, _status):
         pass
 
+    seconds = 0.0
+
     async def of(self, *_):
         raise UsageError("it cannot be answered")
 
@@ -137,5 +143,132 @@ def test_a_preview_expires_after_its_time(created, put_back):
         clock.move(2.0)
         assert await previews.reconcile("shop/p") is None
         assert preview.found is None
+
+    asyncio.run(story())
+
+
+class SlowAnswers:
+    """Previews of several namespaces in memory: their cache, the writer of their statuses, and their questions.
+
+    Each answer has `steps` steps, which take `STEP` seconds each by the clock. Between two slices of them `between` seconds pass.
+    """
+
+    STEP = 0.003
+
+    def __init__(self, monkeypatch, *namespaces, steps=1, between=0.003):
+        self.clock = ManualClock()
+        self.revision = 1
+        self.rights = SimpleNamespace(trusted=False)
+        self.seconds = 0.0
+        self.written = []
+        self._steps, self._between = steps, between
+        self.found = {f"{each}/p": PlacementPreview(metadata=self._meta(each, 1), spec={"ttlSeconds": 3600}) for each in namespaces}
+        self.reconciler = PreviewReconciler(self, self, self, self, self.clock)
+        monkeypatch.setattr(preview, "answer_preview", lambda *_: self._answering())
+
+    def _meta(self, namespace, generation):
+        created = datetime.fromtimestamp(self.clock.now(), UTC)
+        return ObjectMeta(name="p", namespace=namespace, uid=namespace, generation=generation, creation_timestamp=created)
+
+    def _answering(self):
+        for _ in range(self._steps):
+            self.clock.move(self.STEP)
+            yield
+        return Answer(nodes=(), miss=None, policy_revision="r")
+
+    def snapshot(self):
+        return None
+
+    def get(self, _kind, key):
+        return self.found[key]
+
+    async def apply_status(self, found, status):
+        key = f"{found.metadata.namespace}/p"
+        self.written.append((key, shown_status(status)))
+        self.found[key] = structs.replace(found, status=status)
+
+    async def of(self, *_):
+        return SimpleNamespace(chain=None, pods=(), made=(), what_if=None, note="")
+
+    def edit(self, namespace):
+        key = f"{namespace}/p"
+        self.found[key] = structs.replace(self.found[key], metadata=self._meta(namespace, self.found[key].metadata.generation + 1))
+
+    async def during(self, work):
+        """What the work returns, while time passes for all who sleep."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await asyncio.sleep(0)
+            if not task.done():
+                self.clock.move(self._between)
+        return task.result()
+
+
+def shown_status(status):
+    (found,) = (each for each in status["conditions"] if each["type"] == "Answered")
+    return f"{found['status']} {found['reason']}"
+
+
+def test_the_pause_after_an_answer_follows_its_work_and_not_how_busy_the_scheduler_was(monkeypatch):
+    world = SlowAnswers(monkeypatch, SHOP, steps=100, between=1.0)
+
+    async def story():
+        began = world.clock.monotonic()
+        await world.during(world.reconciler.reconcile("shop/p"))
+        assert world.clock.monotonic() - began > 100 * PAUSE_RATIO * world.STEP
+        world.revision += 1
+        assert await world.reconciler.reconcile("shop/p") == pytest.approx(100 * PAUSE_RATIO * world.STEP)
+
+    asyncio.run(story())
+
+
+def test_a_preview_that_waits_for_the_pause_of_its_namespace_says_so_once_and_is_answered_in_the_end(monkeypatch):
+    world = SlowAnswers(monkeypatch, SHOP, BANK, steps=1000)
+
+    async def story():
+        await world.during(world.reconciler.reconcile("shop/p"))
+        world.edit(SHOP)
+        waited = 0.0
+        while (rest := await world.during(world.reconciler.reconcile("shop/p"))) > REFRESH or len(world.written) < 3:
+            assert rest > 0
+            waited += rest
+            world.clock.move(rest)
+        assert world.written == [("shop/p", "True Answered"), ("shop/p", "Unknown Waiting"), ("shop/p", "True Answered")]
+        assert waited == pytest.approx(1000 * PAUSE_RATIO * world.STEP - FIRST_ANSWER_CREDIT)
+        await world.during(world.reconciler.reconcile("bank/p"))  # another namespace does not wait
+        assert world.written[-1] == ("bank/p", "True Answered")
+
+    asyncio.run(story())
+
+
+def test_a_preview_that_waits_for_the_answer_to_another_says_so(monkeypatch):
+    world = SlowAnswers(monkeypatch, SHOP, BANK, steps=10)
+
+    async def story():
+        first = asyncio.ensure_future(world.reconciler.reconcile("shop/p"))
+        await asyncio.sleep(0)
+        assert [await world.reconciler.reconcile("bank/p") for _ in range(2)] == [1.0, 1.0]
+        assert world.written == []
+        world.clock.move(NOTICE)
+        assert await world.reconciler.reconcile("bank/p") == 1.0
+        assert world.written == [("bank/p", "Unknown Waiting")]
+        await world.during(first)
+        await world.during(world.reconciler.reconcile("bank/p"))
+        assert world.written == [("bank/p", "Unknown Waiting"), ("shop/p", "True Answered"), ("bank/p", "True Answered")]
+
+    asyncio.run(story())
+
+
+def test_the_answer_of_a_former_leader_stays_while_the_next_one_is_waited_for(monkeypatch):
+    world = SlowAnswers(monkeypatch, SHOP, steps=1000)
+
+    async def story():
+        await world.during(world.reconciler.reconcile("shop/p"))
+        later = PreviewReconciler(world, world, world, world, world.clock)
+        later._pauses = world.reconciler._pauses
+        assert await later.reconcile("shop/p") > NOTICE
+        world.clock.move(NOTICE)
+        assert await later.reconcile("shop/p") > 0
+        assert world.written == [("shop/p", "True Answered")]
 
     asyncio.run(story())
