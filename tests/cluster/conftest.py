@@ -27,6 +27,7 @@ OURS = (
     "StorageClass",
     "CSINode",
     "RuntimeClass",
+    "LimitRange",
     "ResourceClaimTemplate",
     "ResourceClaim",
     "ResourceSlice",

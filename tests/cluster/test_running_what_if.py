@@ -101,6 +101,20 @@ def test_supposed_nodes_and_further_pods(shop, defined):
     assert len(defined.api.list("Node")) == 4
 
 
+def test_pods_of_manifests_have_the_default_requests_of_their_namespace(shop, defined):
+    running, _ = shop
+    defined.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "limited"}})
+    limits = [{"type": "Container", "defaultRequest": {"cpu": "1500m"}}]
+    metadata = {"name": "cpu", "namespace": "limited"}
+    defined.api.create({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}})
+    template = {"spec": {"schedulerName": NAME, "containers": [{"name": "main", "image": "x"}]}}
+    metadata = {"name": "few", "namespace": "limited"}
+    workload = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": 9, "template": template}}
+    eventually(lambda: evaluated(running, objects=[workload])["placed"] == 5)  # two on the empty node, one on each of three others
+    custom.create(defined, "PlacementPreview", "few", {"template": template, "replicas": 9}, "limited")
+    assert eventually(lambda: custom.status(defined, "PlacementPreview", "few", "limited"))["placed"] == 5
+
+
 def test_a_policy_shows_which_pods_it_governs_and_what_it_rejects(shop, defined):
     running, _ = shop
     defined.api.patch("Deployment", "web", {"spec": {"replicas": 14}})

@@ -9,12 +9,18 @@ import time
 import urllib.request
 from pathlib import Path
 
+from msgspec import structs
+
 from tests.cluster import mixed_pods, objects
 from tests.cluster.control_plane import TOKEN
 from tests.cluster.live import NAME
 from tests.cluster.process import WharfProcess
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually
+from wharfinger.model import objects as model
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
+from wharfinger.simulate.cluster import load_cluster, load_pods
 
 WHARF = Path(sys.executable).with_name("wharf")
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -98,6 +104,60 @@ def test_a_pod_that_waits_for_another_is_placed_after_it_in_both(control_plane, 
 
     assert expected_nodes["default/a-first"] == expected_nodes["default/c-third"]
     assert found(control_plane) == (expected_nodes, expected_messages)
+
+
+LIMITED = [
+    {},
+    {"requests": {"cpu": "200m"}},
+    {"limits": {"cpu": "1500m"}},
+    {"limits": {"memory": "64Mi", "example.com/widget": "1"}},
+    {"requests": {"cpu": "0", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+    {"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "1Gi"}},
+]
+"""The resources of a container in a namespace with LimitRanges."""
+
+
+def limit_range(name, *items):
+    limits = [{"type": "Container", **item} for item in items]
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": name, "namespace": "limited"}, "spec": {"limits": limits}}
+
+
+def limited_pods():
+    """A pod for each of LIMITED, with one container or several, with requests of the whole pod, and of a Deployment; and one more."""
+    whole = {"cpu": "32", "memory": "32Gi"}
+    for i, resources in enumerate(LIMITED):
+        parts = {"containers": [container("main", resources), container("side", {})], "initContainers": [container("first", resources)]}
+        yield objects.pod(f"one-{i}", namespace="limited", containers=parts["containers"][:1])
+        yield objects.pod(f"more-{i}", namespace="limited", **parts)
+        yield objects.pod(f"whole-{i}", namespace="limited", **parts, resources={"requests": whole})
+        yield objects.deployment(f"set-{i}", 1, namespace="limited", **parts)
+    yield objects.pod("limit-0", namespace="limited", containers=[container("main", {})], resources={"limits": whole})
+
+
+def container(name, resources):
+    return {"name": name, "image": "registry.k8s.io/pause:3.10", "resources": resources}
+
+
+def amounts(pod):
+    """What a pod asks for by the name of the pod or of its Deployment: as a whole, and each container alone."""
+    alone = [structs.replace(pod, spec=model.PodSpec(containers=(each,))) for each in (*pod.spec.init_containers, *pod.spec.containers)]
+    return "-".join(pod.metadata.name.split("-")[:2]), [(view.requests, dict(view.limits)) for view in map(PodView, (pod, *alone))]
+
+
+def test_pods_of_manifests_ask_for_what_the_limit_ranges_of_the_api_server_give_them(control_plane, tmp_path):
+    api = control_plane.api
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "limited"}})
+    api.create(limit_range("a", {"defaultRequest": {"cpu": "300m"}, "max": {"cpu": "2"}}))
+    api.create(limit_range("b", {"min": {"memory": "32Mi"}}, {"type": "Pod", "max": {"cpu": "64"}}))
+    api.create(limit_range("c", {"default": {"ephemeral-storage": "3Gi", "example.com/gadget": "1"}}))
+    manifests = list(limited_pods())
+    (tmp_path / "pods.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
+    wharf("snapshot", "-o", tmp_path / "now.json", f"--kubeconfig={control_plane.kubeconfig}")
+    expected, _ = load_pods([tmp_path / "pods.json"], load_cluster([tmp_path / "now.json"]))
+
+    api.create_many(manifests)
+    made = eventually(lambda: found if len(found := api.list("Pod", "limited")) == len(expected) else None)
+    assert dict(amounts(pod.object) for pod in expected) == dict(amounts(decode.convert(pod, model.Pod)) for pod in made)
 
 
 def test_a_snapshot_is_of_one_moment_though_pods_come_all_the_while(control_plane, nodes):

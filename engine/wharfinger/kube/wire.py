@@ -113,6 +113,7 @@ SCHEDULING = (
     Resource(kind=objects.PodDisruptionBudget, path="/apis/policy/v1/poddisruptionbudgets"),
     Resource(kind=objects.PriorityClass, path="/apis/scheduling.k8s.io/v1/priorityclasses"),
     Resource(kind=objects.RuntimeClass, path="/apis/node.k8s.io/v1/runtimeclasses"),
+    Resource(kind=objects.LimitRange, path="/api/v1/limitranges"),
     Resource(kind=objects.DeviceClass, path="/apis/resource.k8s.io/v1/deviceclasses", optional=True),
     Resource(kind=objects.ResourceSlice, path="/apis/resource.k8s.io/v1/resourceslices", optional=True),
     Resource(kind=objects.ResourceClaim, path="/apis/resource.k8s.io/v1/resourceclaims", optional=True),

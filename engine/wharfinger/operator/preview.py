@@ -35,8 +35,8 @@ from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode, workloads
+from wharfinger.model.reading.admission import Admission
 from wharfinger.model.reading.files import Objects
-from wharfinger.model.reading.workloads import Admission
 from wharfinger.operator import app_objects
 from wharfinger.operator.app_objects import remove
 from wharfinger.operator.controller import ObjectCache, condition, ready, with_transition_times

@@ -27,6 +27,9 @@ from wharfinger.model.objects.cluster import (
     Job,
     JobSpec,
     JobTemplateSpec,
+    LimitRange,
+    LimitRangeItem,
+    LimitRangeSpec,
     LocalVolume,
     Namespace,
     Node,
@@ -202,6 +205,7 @@ AnyObject: TypeAlias = (
     | PodDisruptionBudget
     | PriorityClass
     | RuntimeClass
+    | LimitRange
     | ResourceSlice
     | DeviceClass
     | ResourceClaim
@@ -235,6 +239,7 @@ KINDS: MappingProxyType[tuple[str, str], type[AnyObject]] = MappingProxyType(
         ("policy", "PodDisruptionBudget"): PodDisruptionBudget,
         ("scheduling.k8s.io", "PriorityClass"): PriorityClass,
         ("node.k8s.io", "RuntimeClass"): RuntimeClass,
+        ("", "LimitRange"): LimitRange,
         ("resource.k8s.io", "ResourceSlice"): ResourceSlice,
         ("resource.k8s.io", "DeviceClass"): DeviceClass,
         ("resource.k8s.io", "ResourceClaim"): ResourceClaim,
@@ -355,6 +360,9 @@ __all__ = [
     "KubeStruct",
     "LabelSelector",
     "LabelSelectorRequirement",
+    "LimitRange",
+    "LimitRangeItem",
+    "LimitRangeSpec",
     "LocalReference",
     "LocalVolume",
     "Namespace",

@@ -114,6 +114,29 @@ class RuntimeClass(KubeStruct, frozen=True):
     overhead: RuntimeClassOverhead | None = None
 
 
+class LimitRangeItem(KubeStruct, frozen=True):
+    """The limits of one type of object in a namespace: Container, Pod or PersistentVolumeClaim."""
+
+    type: str = ""
+    default: Quantities = field(default_factory=dict)
+    default_request: Quantities = field(default_factory=dict)
+    max: Quantities = field(default_factory=dict)
+    min: Quantities = field(default_factory=dict)
+
+
+class LimitRangeSpec(KubeStruct, frozen=True):
+    """spec of a LimitRange."""
+
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRange(KubeStruct, frozen=True):
+    """The requests and limits that pods of a namespace get if they have none."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
 class VolumeNodeAffinity(KubeStruct, frozen=True):
     """The nodes that can reach a persistent volume."""
 

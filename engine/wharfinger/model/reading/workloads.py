@@ -5,8 +5,8 @@ scheduling reads of real pods: labels including the hash or ordinal that the con
 StatefulSet's claims, a DaemonSet's node affinity and tolerations (controller/daemon). Nothing is random: the same manifest gives the same
 pods. A claim for a generic ephemeral volume is made as its controller would make it.
 
-Objects taken from a cluster have the API server's defaults, manifests do not. Defaulting follows apis/core/v1/defaults.go and the
-admission plugins Priority, RuntimeClass, DefaultStorageClass and DefaultTolerationSeconds, Kubernetes 1.36.
+Objects taken from a cluster have the API server's defaults, manifests do not: pods get them by `admission`, claims here, as from the
+admission plugin DefaultStorageClass.
 """
 
 from __future__ import annotations
@@ -21,78 +21,21 @@ from msgspec import Struct, structs
 from wharfinger.errors import InvalidObject
 from wharfinger.language.report import wording
 from wharfinger.model import objects
-from wharfinger.model.objects import matching, quantity, requests
+from wharfinger.model.objects import matching
+from wharfinger.model.reading.admission import Admission
 from wharfinger.model.reading.files import Objects
 
-SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 CLAIMS = (objects.ResourceClaim, objects.PersistentVolumeClaim)
 """The kinds of objects that keep what they are bound to: a manifest of one that the cluster has changes nothing."""
-LOOKED_UP: tuple[type[objects.AnyObject], ...] = (objects.PriorityClass, objects.RuntimeClass, objects.StorageClass, *CLAIMS)
+LOOKED_UP: tuple[type[objects.AnyObject], ...] = (
+    objects.PriorityClass,
+    objects.RuntimeClass,
+    objects.LimitRange,
+    objects.StorageClass,
+    *CLAIMS,
+)
 """The kinds of a cluster that `expand` looks up for pods; for DaemonSets the nodes, too."""
 _DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-_EVICTION_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_EVICTION_SECONDS = 300
-
-
-class Admission:
-    """Fills in defaults; `warnings` collects references to objects that were not found."""
-
-    def __init__(self, classes: Iterable[objects.PriorityClass] = (), runtimes: Iterable[objects.RuntimeClass] = ()) -> None:
-        self._classes = {one.metadata.name: one for one in classes}
-        self._runtimes = {one.metadata.name: one for one in runtimes}
-        self.warnings: list[str] = []
-        self._missing: set[tuple[str, str]] = set()
-        self._latest: tuple[objects.PodSpec, objects.PodSpec] | None = None
-
-    def admit(self, pod: objects.Pod) -> objects.Pod:
-        """The pod with everything filled in that the API server would fill in."""
-        if self._latest is None or self._latest[0] is not pod.spec:  # pods of one template share their spec
-            self._latest = (pod.spec, self._filled_in(pod.spec, objects.key_of(pod)))
-        return structs.replace(pod, spec=self._latest[1])
-
-    def _filled_in(self, spec: objects.PodSpec, where: str) -> objects.PodSpec:
-        spec = structs.replace(
-            spec,
-            containers=tuple(map(_requests_from_limits, spec.containers)),
-            init_containers=tuple(map(_requests_from_limits, spec.init_containers)),
-            tolerations=(*spec.tolerations, *_eviction_tolerations(spec.tolerations)),
-            scheduler_name=spec.scheduler_name or objects.DEFAULT_SCHEDULER,
-            service_account_name=spec.service_account_name or "default",
-        )
-        spec = structs.replace(spec, resources=_pod_level_requests(spec))
-        return self._with_overhead(self._with_priority(spec, where), where)
-
-    def _with_priority(self, spec: objects.PodSpec, where: str) -> objects.PodSpec:
-        if spec.priority is not None:
-            return spec
-        name = spec.priority_class_name
-        chosen = self._classes.get(name) if name else self._global_default()
-        if chosen is not None:
-            policy = spec.preemption_policy or chosen.preemption_policy
-            return structs.replace(spec, priority=chosen.value, priority_class_name=chosen.metadata.name, preemption_policy=policy)
-        if name and name not in SYSTEM_PRIORITIES:
-            self._warn("priority class", name, f"the priority of its pods, {where} among them, is taken to be 0")
-        return structs.replace(spec, priority=SYSTEM_PRIORITIES.get(name, 0))
-
-    def _global_default(self) -> objects.PriorityClass | None:
-        defaults = [one for one in self._classes.values() if one.global_default]
-        return min(defaults, key=lambda one: one.value, default=None)
-
-    def _with_overhead(self, spec: objects.PodSpec, where: str) -> objects.PodSpec:
-        name = spec.runtime_class_name
-        if not name or spec.overhead:
-            return spec
-        runtime = self._runtimes.get(name)
-        if runtime is None:
-            self._warn("runtime class", name, f"the overhead of its pods, {where} among them, is taken to be nothing")
-            return spec
-        return structs.replace(spec, overhead=runtime.overhead.pod_fixed) if runtime.overhead is not None else spec
-
-    def _warn(self, kind: str, name: str, consequence: str) -> None:
-        """Warn about a missing class once, for any number of its pods."""
-        if (kind, name) not in self._missing:
-            self._missing.add((kind, name))
-            self.warnings.append(f"there is no {kind} {name!r} among the objects given; {consequence}")
 
 
 def default_class(classes: Iterable[objects.StorageClass]) -> str | None:
@@ -134,41 +77,6 @@ def _ephemeral_claims(pod: objects.Pod) -> Iterator[objects.PersistentVolumeClai
                 owner_references=(owner_of_claims(pod),),
             )
             yield objects.PersistentVolumeClaim(metadata=metadata, spec=template.spec)
-
-
-def _requests_from_limits(container: objects.Container) -> objects.Container:
-    """A limit without a request is also the request."""
-    resources = container.resources
-    if not resources.limits.keys() - resources.requests.keys():
-        return container
-    return structs.replace(container, resources=structs.replace(resources, requests={**resources.limits, **resources.requests}))
-
-
-def _pod_level_requests(spec: objects.PodSpec) -> objects.ContainerResources | None:
-    """With pod-level limits, what has no pod-level request gets the containers' total, or failing that the limit."""
-    given = spec.resources
-    if given is None or not given.limits:
-        return given
-    total = requests.pod_requests(objects.Pod(spec=structs.replace(spec, resources=None, overhead={})))
-    made = {
-        name: _as_text(name, amount) for name, amount in total.items() if requests.is_pod_level(name) and not name.startswith("hugepages-")
-    }
-    limits = {name: text for name, text in given.limits.items() if requests.is_pod_level(name)}
-    return structs.replace(given, requests={**limits, **made, **given.requests})
-
-
-def _as_text(name: str, nanos: int) -> str:
-    return quantity.format_milli(quantity.nanos_to_milli(nanos)) if name == "cpu" else str(quantity.nanos_to_value(nanos))
-
-
-def _eviction_tolerations(given: Iterable[objects.Toleration]) -> list[objects.Toleration]:
-    """The default tolerations: a pod stays five minutes on a node that is not ready or unreachable, unless it has its own."""
-    given = tuple(given)
-    return [
-        objects.Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=_EVICTION_SECONDS)
-        for key in _EVICTION_TAINTS
-        if not any(one.key in {key, ""} and one.effect in {"NoExecute", ""} for one in given)
-    ]
 
 
 _TOLERATED = {
@@ -246,7 +154,7 @@ def expand(
     """
     limit = MAX_PODS if limit is None else limit
     known = [given] if cluster is None else [cluster, given]
-    admission = Admission(_all(known, objects.PriorityClass), _all(known, objects.RuntimeClass))
+    admission = Admission(_all(known, objects.PriorityClass), _all(known, objects.RuntimeClass), _all(known, objects.LimitRange))
     pods: list[objects.Pod] = []
     made: list[objects.AnyObject] = []
     uids: set[str] = set()
@@ -280,7 +188,7 @@ def expand(
 
 def left_out(given: Objects) -> list[str]:
     """A sentence for each kind of a written manifest that no pods are made of, and that pods do not name."""
-    used = {objects.DaemonSet, objects.PriorityClass, objects.RuntimeClass, *_EXPANDERS}
+    used = {objects.DaemonSet, objects.PriorityClass, objects.RuntimeClass, objects.LimitRange, *_EXPANDERS}
     counts = {names[1]: len(given.of(kind)) for names, kind in objects.KINDS.items() if kind not in used}
     found = [(count, kind) for kind, count in (*counts.items(), *given.ignored.items()) if count]
     return [f"{count} {kind} left out: not a kind that pods are made of" for count, kind in found]

@@ -5,7 +5,7 @@ import pytest
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.model.reading.workloads import Admission
+from wharfinger.model.reading.admission import Admission
 
 
 def admitted(spec, admission=None, name="p"):
@@ -69,6 +69,81 @@ def test_a_runtime_has_overhead():
     admission = Admission(runtimes=[objects.RuntimeClass(metadata=objects.ObjectMeta(name="kata"), overhead=overhead)])
     assert admitted({"runtimeClassName": "kata"}, admission).spec.overhead == {"cpu": "250m"}
     assert admitted({"runtimeClassName": "kata", "overhead": {"cpu": "1"}}, admission).spec.overhead == {"cpu": "1"}
+
+
+def limit_range(name, *items, namespace="shop"):
+    limits = [{"type": "Container", **item} for item in items]
+    return decode.convert({"metadata": {"name": name, "namespace": namespace}, "spec": {"limits": limits}}, objects.LimitRange)
+
+
+def in_shop(resources, *limit_ranges, namespace="shop"):
+    """The resources of a container in a namespace with these LimitRanges."""
+    spec = {"containers": [{"name": "c", "resources": resources}], "initContainers": [{"name": "i", "resources": resources}]}
+    pod = decode.convert({"metadata": {"name": "p", "namespace": namespace}, "spec": spec}, objects.Pod)
+    admitted = Admission(limit_ranges=limit_ranges).admit(pod).spec
+    (container,), (init,) = admitted.containers, admitted.init_containers
+    assert container.resources == init.resources
+    return container.resources.requests, container.resources.limits
+
+
+LIMITS = limit_range("all", {"default": {"cpu": "2", "memory": "1Gi"}, "defaultRequest": {"cpu": "500m"}})
+
+
+@pytest.mark.parametrize(
+    ("resources", "asked", "limits"),
+    [
+        ({}, {"cpu": "500m", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}),
+        ({"requests": {"cpu": "1"}}, {"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}),
+        ({"limits": {"cpu": "1"}}, {"cpu": "1", "memory": "1Gi"}, {"cpu": "1", "memory": "1Gi"}),  # its own limit is its request first
+        ({"requests": {"cpu": "0"}}, {"cpu": "0", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}),
+    ],
+)
+def test_a_limit_range_fills_in_what_a_container_does_not_say(resources, asked, limits):
+    assert in_shop(resources, LIMITS) == (asked, limits)
+
+
+@pytest.mark.parametrize(
+    ("items", "asked", "limits"),
+    [
+        ([{"max": {"cpu": "4"}}], {"cpu": "4"}, {"cpu": "4"}),
+        ([{"min": {"cpu": "1"}}], {"cpu": "1"}, {}),
+        ([{"min": {"cpu": "1"}, "max": {"cpu": "4"}}], {"cpu": "4"}, {"cpu": "4"}),
+        (
+            [{"min": {"cpu": "1"}, "max": {"cpu": "4"}, "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1500m"}}],
+            {"cpu": "1500m"},
+            {"cpu": "2"},
+        ),
+        ([{"type": "Pod", "max": {"cpu": "4"}}, {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}], {}, {}),
+    ],
+)
+def test_a_limit_range_of_a_manifest_has_the_defaults_of_its_own(items, asked, limits):
+    assert in_shop({}, limit_range("all", *items)) == (asked, limits)
+
+
+def test_limit_ranges_count_in_their_namespace_only_and_by_name():
+    small, large = (limit_range(name, {"defaultRequest": {"cpu": cpu}}) for name, cpu in (("b", "1"), ("c", "2")))
+    memory = limit_range("a", {"defaultRequest": {"memory": "1Gi"}})
+    assert in_shop({}, large, small, memory)[0] == {"cpu": "1", "memory": "1Gi"}
+    assert in_shop({}, large, small, memory, namespace="") == ({}, {})
+    of_default = limit_range("a", {"defaultRequest": {"cpu": "1"}}, namespace="")
+    assert in_shop({}, of_default, namespace="default") == in_shop({}, of_default, namespace="") == ({"cpu": "1"}, {})
+
+
+def test_pods_that_share_a_spec_have_the_defaults_of_their_own_namespaces():
+    admission = Admission(limit_ranges=[LIMITS])
+    spec = decode.convert({"containers": [{"name": "c"}]}, objects.PodSpec)
+    pods = [
+        admission.admit(objects.Pod(metadata=objects.ObjectMeta(name="p", namespace=name), spec=spec)) for name in ("shop", "lab", "shop")
+    ]
+    assert [bool(pod.spec.containers[0].resources.requests) for pod in pods] == [True, False, True]
+
+
+def test_the_requests_of_a_whole_pod_are_its_limits_though_a_limit_range_gives_its_container_less():
+    spec = {"containers": [{"name": "c"}], "resources": {"limits": {"memory": "8Gi"}}}
+    pod = decode.convert({"metadata": {"name": "p", "namespace": "shop"}, "spec": spec}, objects.Pod)
+    admitted = Admission(limit_ranges=[LIMITS]).admit(pod).spec
+    assert admitted.resources.requests == {"memory": "8Gi"}
+    assert admitted.containers[0].resources.requests == {"cpu": "500m", "memory": "1Gi"}
 
 
 @pytest.mark.parametrize(
