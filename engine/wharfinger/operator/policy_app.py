@@ -157,7 +157,7 @@ class PolicyAppReconciler:
             await self._delete_orphaned_policy(key)
             return None
         if app.metadata.deletion_timestamp is not None:
-            return OWN_POLICY_RECHECK_SECONDS if await self._delete_objects(app) else None
+            return await self._delete_objects(app)
         if (refusal := self._admitted.refusal(app)) is not None:
             await self._reconcile_spec(app, refusal)
             return None
@@ -276,26 +276,34 @@ class PolicyAppReconciler:
 
     # ── the end ──
 
-    async def _delete_objects(self, app: PolicyApp) -> bool:
-        """Delete what was made, the policy last, then the finalizer; True while something is still being deleted.
+    async def _delete_objects(self, app: PolicyApp) -> float | None:
+        """Seconds until the next look; None if nothing is left. Deletes what was made, the policy last, and then takes the finalizer away.
 
-        Reads from the API server: the informers may not have the latest writes yet.
+        Reads from the API server: the informers may not have the latest writes yet. An app that is held by the finalizer of somebody else
+        may have lost ours before its objects were deleted. They are deleted too, when the informers have them.
         """
-        if FINALIZER not in app.metadata.finalizers:
-            return False
         meta = app.metadata
-        made = [await existing(self._writer, kind, meta.namespace, meta.name) for kind in ("Deployment", "Service")]
+        held = FINALIZER in meta.finalizers
+        made = [await self._made(kind, meta, now=held) for kind in ("Deployment", "Service")]
         ours = [found for found in made if found is not None and is_app_of(found, meta)]
-        for found in ours:
-            if found.metadata.deletion_timestamp is None:
-                await remove(self._writer, found)
+        left = [found for found in ours if found.metadata.deletion_timestamp is None]
+        for found in left:
+            await remove(self._writer, found)
         if ours:
-            return True
-        policy = await existing(self._writer, "SchedulingPolicy", "", app_objects.policy_name(meta))
-        if policy is not None and is_app_of(policy, meta):
+            return OWN_POLICY_RECHECK_SECONDS if left else RESYNC_SECONDS
+        policy = await self._made("SchedulingPolicy", meta, now=held)
+        if policy is not None and is_app_of(policy, meta) and policy.metadata.deletion_timestamp is None:
             await remove(self._writer, policy)
-        await self._writer.set_finalizers(app, [each for each in meta.finalizers if each != FINALIZER])
-        return False
+        if held:
+            await self._writer.set_finalizers(app, [each for each in meta.finalizers if each != FINALIZER])
+        return None
+
+    async def _made(self, kind: str, app: ObjectMeta, *, now: bool) -> PlainObject | None:
+        """The object that has the name of the app's object of a kind: as it is `now`, or as the informers know it."""
+        if not now:
+            return self._object_with_name(kind, app)
+        cluster = kind == "SchedulingPolicy"
+        return await existing(self._writer, kind, "" if cluster else app.namespace, app_objects.policy_name(app) if cluster else app.name)
 
     async def _delete_orphaned_policy(self, key: str) -> None:
         """Remove the policy of a deleted app: an app that is deleted while it gets its finalizer has no `_delete_objects`."""
