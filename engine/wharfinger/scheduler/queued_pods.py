@@ -181,6 +181,9 @@ class ReadyHeap:
     def __len__(self) -> int:
         return len(self._live)
 
+    def __contains__(self, queued: QueuedPod) -> bool:
+        return queued.uid in self._live
+
     def push(self, queued: QueuedPod, key: Any) -> None:
         """Add a pod; one that is in already gets this key."""
         self._tickets += 1

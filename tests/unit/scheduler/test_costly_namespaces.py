@@ -152,8 +152,8 @@ class Contended:
             for number in range(20):
                 self.add(name, number)
 
-    def add(self, namespace, number):
-        added = pod(f"{namespace}-{number}-{self.clock.monotonic()}")
+    def add(self, namespace, number, **more):
+        added = pod(f"{namespace}-{number}-{self.clock.monotonic()}", **more)
         metadata = msgspec.structs.replace(added.metadata, namespace=namespace)
         self.queue.add(PodView(msgspec.structs.replace(added, metadata=metadata)), self.profile)
 
@@ -168,6 +168,7 @@ class Contended:
         self.shares.took(queued, seconds - free)
         self.queue.done(queued)
         self.add(namespace, 0)
+        return queued.pod
 
 
 @pytest.mark.parametrize("costly", [["a"], ["a", "b", "c", "d"]], ids=len)
@@ -198,3 +199,34 @@ def test_an_update_of_a_pod_does_not_give_it_a_turn():
     contended.queue.add(PodView(msgspec.structs.replace(waiting.pod.object, metadata=metadata)), contended.profile)
     assert waiting.place is Place.ACTIVE
     assert contended.shares.turn(waiting) is not None
+
+
+def test_the_next_turn_of_a_namespace_is_that_of_its_most_urgent_pod():
+    contended = Contended("a", "b")
+    while contended.clock.monotonic() < 5:
+        contended.decide()
+    for number, priority in enumerate((10, 1000, 100)):
+        contended.add("a", f"urgent{number}", priority=priority)
+    order = []
+    while len(order) < 4:
+        decided = contended.decide()
+        order += [decided.priority] if decided.namespace == "a" else []
+    assert order == [1000, 100, 10, 0]
+    while contended.clock.monotonic() < 20:
+        contended.decide()
+    assert contended.waited["a"] < 15
+    assert len(contended.queue) == 63  # each pod that was decided has a successor
+
+
+def test_pods_that_wait_for_turns_may_leave_in_any_way():
+    contended = Contended("a")
+    while contended.clock.monotonic() < 5:
+        contended.decide()
+    waiting = [queued for queued in contended.queue if queued.place is Place.BACKOFF]
+    for queued in waiting[1:]:
+        contended.queue.delete(queued.uid)
+    for queued in [queued for queued in contended.queue if queued.pod.namespace == "other"]:
+        contended.queue.delete(queued.uid)
+    found = {contended.queue.pop().uid for _ in range(len(contended.queue))}
+    assert waiting[0].uid in found
+    assert contended.queue.pop() is None

@@ -2,6 +2,9 @@
 
 A group of pods is one entry here, between pods of the same priority by its age. While a group is being tried no second one is taken; pods
 are, so that they do not wait for a long search.
+
+Pods of a namespace that has used its part of the time wait in backoff for a later turn. The turns are given in the order in which the pods
+come, and each is used by the most urgent of them.
 """
 
 from __future__ import annotations
@@ -65,6 +68,7 @@ class SubQueues:
         self._active = ReadyHeap()
         self._active_groups = ReadyHeap()
         self._backoff = ReadyHeap()
+        self._postponed: dict[str, ReadyHeap] = {}  # of those in backoff, by namespace
         self._error_backoff = ReadyHeap()
         self.unschedulable = hints.WaitingPods()
         self.in_flight = InFlight()
@@ -93,8 +97,33 @@ class SubQueues:
         return self._active_groups.pop() if pods is None or grouped < pods else self._active.pop()
 
     def _next_backoff(self, groups: bool) -> QueuedPod | None:
+        first = self._first_in_backoff()
+        if first is None or (not groups and isinstance(first, QueuedGroup)):
+            return None
+        self._leave_backoff(first)
+        return first
+
+    def _first_in_backoff(self) -> QueuedPod | None:
+        """The pod or group whose backoff ends first. The most urgent that waits for a turn of that namespace changes places with it."""
         first = self._backoff.first()
-        return None if first is None or (not groups and isinstance(first, QueuedGroup)) else self._backoff.pop()
+        postponed = None if first is None else self._postponed.get(first.pod.namespace)
+        if first is None or postponed is None or first not in postponed:
+            return first
+        urgent = postponed.first() or first
+        if urgent is not first:
+            first.ready_at, urgent.ready_at = urgent.ready_at, first.ready_at
+            for each in (first, urgent):
+                self._backoff.push(each, (each.ready_at, *self._key(each)))
+        return urgent
+
+    def _leave_backoff(self, queued: QueuedPod) -> None:
+        self._backoff.remove(queued)
+        namespace = queued.pod.namespace
+        postponed = self._postponed.get(namespace)
+        if postponed is not None and queued in postponed:
+            postponed.remove(queued)
+            if not postponed:
+                del self._postponed[namespace]
 
     def take_out(self, queued: QueuedPod) -> None:
         """Take a pod out of its place; the caller puts it into another."""
@@ -102,7 +131,7 @@ class SubQueues:
             case Place.ACTIVE:
                 (self._active_groups if isinstance(queued, QueuedGroup) else self._active).remove(queued)
             case Place.BACKOFF:
-                self._backoff.remove(queued)
+                self._leave_backoff(queued)
             case Place.ERROR_BACKOFF:
                 self._error_backoff.remove(queued)
             case Place.UNSCHEDULABLE:
@@ -182,7 +211,8 @@ class SubQueues:
         self._back_off(queued, Place.ERROR_BACKOFF, ready_at, REJECTED)
 
     def postpone(self, queued: QueuedPod, ready_at: float) -> None:
-        """Put a pod or group that has no place into a backoff until its turn comes at `ready_at`."""
+        """Put a pod or group that has no place into a backoff until its turn comes at `ready_at`, or that of a less urgent pod."""
+        self._postponed.setdefault(queued.pod.namespace, ReadyHeap()).push(queued, self._key(queued))
         self._back_off(queued, Place.BACKOFF, ready_at, LATER_TURN)
 
     def _back_off(self, queued: QueuedPod, place: Place, ready_at: float, event: str) -> None:
@@ -201,16 +231,22 @@ class SubQueues:
 
     def end_backoffs(self, now: float) -> None:
         """Activate the pods whose backoff has ended, a portion at a time; a plugin that failed at a gate is called again."""
-        for heap in (self._backoff, self._error_backoff):
-            for _ in range(PODS_PER_STEP):
-                queued = heap.first()
-                if queued is None or queued.ready_at > now:
-                    break
-                heap.remove(queued)
-                if queued.gate is None:
-                    self.activate(queued, READY)
-                else:
-                    self.admit(queued, READY)
+        for _ in range(PODS_PER_STEP):
+            queued = self._backoff.first()
+            if queued is None or queued.ready_at > now:
+                break
+            queued = self._first_in_backoff() or queued
+            self._leave_backoff(queued)
+            self.activate(queued, READY)
+        for _ in range(PODS_PER_STEP):
+            queued = self._error_backoff.first()
+            if queued is None or queued.ready_at > now:
+                break
+            self._error_backoff.remove(queued)
+            if queued.gate is None:
+                self.activate(queued, READY)
+            else:
+                self.admit(queued, READY)
 
     def next_ready_at(self) -> float | None:
         """The monotonic time at which the next backoff ends; None if none runs."""
