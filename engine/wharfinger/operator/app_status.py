@@ -24,7 +24,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.model.reading import decode
 from wharfinger.operator import app_objects
-from wharfinger.operator.controller import AppPods, condition, cut, key_of, ready, seconds_of
+from wharfinger.operator.controller import AppPods, condition, conditions_in, cut, key_of, ready, seconds_of
 from wharfinger.operator.policy_checks import PolicyChecks, PolicyViolation
 from wharfinger.steps import in_slices
 
@@ -69,7 +69,7 @@ def phase_of(spec: PolicyAppSpec, observed: Observed, *, before: str | None, spe
     if observed.deployment is None:
         return AppPhase.PENDING
     status = observed.deployment
-    if int(status.get("observedGeneration") or 0) < observed.generation:
+    if _count(status, "observedGeneration") < observed.generation:
         return AppPhase.PENDING if before is None else AppPhase.PROGRESSING
     if _complete(spec, status):
         return AppPhase.RUNNING
@@ -146,11 +146,12 @@ def _rolled_out(spec: PolicyAppSpec, status: Mapping[str, Any]) -> bool:
 
 
 def _deadline_exceeded(status: Mapping[str, Any]) -> bool:
-    return any(each.get("type") == "Progressing" and each.get("reason") == DEADLINE for each in status.get("conditions") or ())
+    return any(each["type"] == "Progressing" and each.get("reason") == DEADLINE for each in conditions_in(status))
 
 
 def _count(status: Mapping[str, Any], name: str) -> int:
-    return int(status.get(name) or 0)
+    found = status.get(name)
+    return found if isinstance(found, int) else 0
 
 
 class Drift(Struct, frozen=True, kw_only=True):

@@ -23,10 +23,12 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from msgspec import Struct
+from pydantic import ValidationError
 
 from wharfinger.crd import APP_LABEL
 from wharfinger.crd.models import Condition
 from wharfinger.emit import Emit, Failed, ignore
+from wharfinger.errors import InvalidObject
 from wharfinger.event_loop import until
 from wharfinger.framework.ports import Clock, Leadership, WriteFailed
 from wharfinger.kube import api_errors
@@ -302,13 +304,27 @@ def ready(holds: bool | None, reason: str, message: str = "") -> Condition:
 
 def with_transition_times(wanted: Sequence[Condition], before: Mapping[str, Any], generation: int, now: float) -> list[dict[str, Any]]:
     """The conditions as they are written: each keeps the time of its last transition while its status stays the same."""
-    known = {each.get("type"): each for each in before.get("conditions") or () if isinstance(each, Mapping)}
+    known = {each["type"]: each for each in conditions_in(before)}
     written = []
     for each in wanted:
         old = known.get(each.type, {})
         since = old.get("lastTransitionTime") if old.get("status") == each.status else None
-        written.append({**each.plain(), "observedGeneration": generation, "lastTransitionTime": since or time_text(now)})
+        readable = seconds_of(since) is not None
+        written.append({**each.plain(), "observedGeneration": generation, "lastTransitionTime": since if readable else time_text(now)})
     return written
+
+
+def invalid_field(error: ValidationError) -> str:
+    """The first field of a spec that cannot be read, and why."""
+    first = error.errors()[0]
+    return f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def conditions_in(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The conditions in a status. What is no condition is left out: the status may be that of another version of the definition."""
+    found = status.get("conditions")
+    each_of = found if isinstance(found, list) else []
+    return [each for each in each_of if isinstance(each, Mapping) and isinstance(each.get("type"), str)]
 
 
 def cut(text: str, limit: int) -> str:
@@ -345,6 +361,7 @@ class ObjectCache:
         self._by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
         self._handlers: dict[str, list[Changed]] = defaultdict(list)
         self._syncs: dict[str, list[Callable[[], None]]] = defaultdict(list)
+        self._unreadable: dict[str, set[str]] = defaultdict(set)  # keys of the next list of a kind
         self.synced_kinds: set[str] = set()
 
     def watch(self, kind: str, handler: Changed) -> None:
@@ -382,11 +399,16 @@ class ObjectCache:
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
         """Replace all objects of the kind."""
         if kind in self._by_kind:
-            listed = {key_of(obj) for obj in objs}
+            listed = {key_of(obj) for obj in objs} | self._unreadable.pop(kind, set())
             for gone in [obj for key, obj in self._by_kind[kind].items() if key not in listed]:
                 self.delete(kind, gone)
             for obj in objs:
                 self.upsert(kind, obj)
+
+    def unreadable(self, kind: str, obj: Any, error: InvalidObject, *, listed: bool) -> None:  # noqa: ARG002 — the reflector reports it
+        """Keep the last state of an object that cannot be read any more."""
+        if listed:
+            self._unreadable[kind].add(key_of(obj))
 
     def synced(self, kind: str) -> None:
         """Mark the kind as synced: all its objects have been listed."""

@@ -28,7 +28,7 @@ from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.operator import app_objects, app_status
 from wharfinger.operator.app_objects import NoPolicy, NotOwned, apply_if_different, existing, is_app_of, remove
 from wharfinger.operator.app_status import AppDrift, Drift
-from wharfinger.operator.controller import AppPods, ObjectCache, key_of, with_transition_times
+from wharfinger.operator.controller import AppPods, ObjectCache, conditions_in, invalid_field, key_of, with_transition_times
 
 RESYNC_SECONDS = 5.0
 """Seconds between two reconciles of an app without changes: its pods may have drifted."""
@@ -324,16 +324,14 @@ def _read(app: PolicyApp) -> tuple[PolicyAppSpec, tuple[str, str] | None]:
     try:
         return PolicyAppSpec.model_validate(app.spec), None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        return PolicyAppSpec(image="none", replicas=0), ("InvalidSpec", f"spec.{where}: {first['msg']}")
+        return PolicyAppSpec(image="none", replicas=0), ("InvalidSpec", invalid_field(error))
 
 
 def _refused(policy: PlainObject | None) -> tuple[str, str] | None:
     """(reason, sentence) when the app's policy, as it is now, has been refused; its status says so."""
     if policy is None or policy.status.get("observedGeneration") != policy.metadata.generation:
         return None
-    conditions = (each for each in policy.status.get("conditions") or () if each.get("type") in {"Compiled", "Active"})
+    conditions = (each for each in conditions_in(policy.status) if each["type"] in {"Compiled", "Active"})
     wrong = next((each for each in conditions if each.get("status") == "False"), None)
     return None if wrong is None else ("InvalidPolicy", f"the inline policy is refused: {wrong.get('message')}")
 

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
-from wharfinger.crd.models import MAX_PODS, Condition, PlacementPreviewSpec, PolicyAppSpec, PreviewPolicy, WorkloadRef
+from wharfinger.crd.models import MAX_LIFETIME, MAX_PODS, Condition, PlacementPreviewSpec, PolicyAppSpec, PreviewPolicy, WorkloadRef
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread
 from wharfinger.framework.chain import Chain, with_policies
@@ -39,7 +39,7 @@ from wharfinger.model.reading.admission import Admission
 from wharfinger.model.reading.files import Objects
 from wharfinger.operator import app_objects
 from wharfinger.operator.app_objects import remove
-from wharfinger.operator.controller import ObjectCache, condition, ready, with_transition_times
+from wharfinger.operator.controller import ObjectCache, condition, invalid_field, ready, with_transition_times
 from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.operator.preview_answer import Answer, WhatIf, answer_preview
 from wharfinger.steps import TimedSteps, in_slices
@@ -55,6 +55,7 @@ _KINDS: Mapping[str, tuple[str, type[objects.AnyObject]]] = {
     "Job": ("/apis/batch/v1/namespaces/{}/jobs/{}", objects.Job),
 }
 _MAX_COMPILED = 64
+_DEFAULT_LIFETIME = float(PlacementPreviewSpec.model_fields["ttl_seconds"].default)
 MAX_TEMPLATE_BYTES = 2**16
 """Bytes of JSON of the pods' template: what a decision about them costs grows with it, and the scheduler waits for each of up to 1,000."""
 
@@ -460,8 +461,7 @@ def unanswered(error: WharfingerError | ValidationError) -> list[Condition]:
     if isinstance(error, ApiError):
         reason = error.reason or reason
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        message = f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        message = invalid_field(error)
     return [ready(False, reason, message), condition("Answered", False, reason, message)]
 
 
@@ -471,4 +471,6 @@ def _expires(preview: PlacementPreview) -> float:
 
 
 def _ttl(preview: PlacementPreview) -> float:
-    return float(preview.spec.get("ttlSeconds") or 3600)
+    """The lifetime in seconds, the default for one that cannot be read."""
+    found = preview.spec.get("ttlSeconds")
+    return float(found) if isinstance(found, int) and 0 < found <= MAX_LIFETIME else _DEFAULT_LIFETIME

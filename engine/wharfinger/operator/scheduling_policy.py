@@ -28,7 +28,7 @@ from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import EvaluationContext
 from wharfinger.operator.app_objects import app_key_of
-from wharfinger.operator.controller import ObjectCache, condition, cut, ready, with_transition_times
+from wharfinger.operator.controller import ObjectCache, condition, cut, invalid_field, ready, with_transition_times
 from wharfinger.operator.policy_checks import PolicyChecks, eligible
 from wharfinger.steps import TimedSteps, in_slices
 
@@ -136,7 +136,7 @@ class SchedulingPolicySource:
             if known is not None and known[0] is policy and known[1].about == about:
                 text = known[1]
             else:
-                text = replace(text_of(policy, self._rights), about=about)
+                text = replace(text_of(policy, self._rights, Mode.ENFORCE if known is None else known[1].mode), about=about)
                 if known is not None and replace(text, former=known[1].former) == known[1]:
                     text = known[1]
             found[policy.metadata.name] = policy, text
@@ -158,8 +158,12 @@ class SchedulingPolicySource:
                 return
 
 
-def text_of(policy: SchedulingPolicy, rights: TenantRights) -> PolicyText:
-    """The text of a resource, an empty one if its spec cannot be read. Every field of the spec that affects decisions is read here."""
+def text_of(policy: SchedulingPolicy, rights: TenantRights, mode: Mode = Mode.ENFORCE) -> PolicyText:
+    """The text of a resource. Every field of the spec that affects decisions is read here.
+
+    If its spec cannot be read, the text has the reason, and the mode in the spec; `mode` if that cannot be read either. So a former version
+    that stays does not decide where it did not decide before.
+    """
     text = PolicyText(
         name=f"{SOURCE}/{policy.metadata.name}",
         content=b"",
@@ -170,8 +174,9 @@ def text_of(policy: SchedulingPolicy, rights: TenantRights) -> PolicyText:
     )
     try:
         spec = SchedulingPolicySpec.model_validate(policy.spec)
-    except ValidationError:
-        return text
+    except ValidationError as error:
+        wanted = policy.spec.get("mode", Mode.ENFORCE.value)
+        return replace(text, trouble=invalid_field(error), mode=next((each for each in Mode if each.value == wanted), mode))
     return replace(text, content=spec.source.encode(), mode=Mode(spec.mode.value), params=dict(spec.params))
 
 

@@ -96,6 +96,25 @@ def test_the_worst_news_comes_first(observed, phase, reported):
     assert f"{ready.status} {ready.reason} {ready.message}".strip() == reported
 
 
+NOT_CONDITIONS = [5, "x", {"type": "Ready"}, [None, 3, "Ready", [], {}, {"type": {}}, {"type": "Ready", "status": []}]]
+"""What a status may have in place of conditions, if it is that of another version of the definition."""
+
+
+@pytest.mark.parametrize("found", [*NOT_CONDITIONS, [{"type": "Ready", "status": "True", "lastTransitionTime": {"x": 1}}]])
+def test_what_is_no_condition_is_left_out(found):
+    running = Observed(generation=1, deployment=deployment())
+    (ready, *_) = with_transition_times(conditions_of(SPEC, running, AppPhase.RUNNING), {"conditions": found}, 1, 1000.0)
+    assert (ready["status"], ready["lastTransitionTime"]) == ("True", "1970-01-01T00:16:40Z")
+
+
+@pytest.mark.parametrize("number", ["three", "3", {}, [], None, 3.5])
+def test_counts_that_are_no_whole_numbers_count_as_none(number):
+    odd = Observed(generation=1, deployment=deployment(number, number, number, seen=number, conditions=5))
+    phase = phase_of(SPEC, odd, before="Running", spec_is_new=False)
+    assert phase is not AppPhase.RUNNING
+    assert status_of(SPEC, odd, phase)["readyReplicas"] == 0
+
+
 def test_conditions_keep_the_time_of_their_last_transition():
     running = Observed(generation=1, deployment=deployment())
     first = with_transition_times(conditions_of(SPEC, running, AppPhase.RUNNING), {}, 1, 1000.0)

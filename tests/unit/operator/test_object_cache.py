@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from wharfinger.errors import InvalidObject
 from wharfinger.kube.custom_resources import PolicyApp
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
@@ -40,6 +41,18 @@ def test_handlers_hear_of_changes_and_not_of_repeats(reported):
 
     assert reported == [("a", "1"), ("b", "1"), ("b", "2"), ("c", "1"), ("a", "1"), ("c", "1"), ("b", "2")]
     assert cache.all("PolicyApp") == []
+
+
+def test_objects_that_cannot_be_read_any_more_stay_as_they_were(reported):
+    cache = ObjectCache(["PolicyApp"])
+    cache.replace("PolicyApp", [app("a"), app("b"), app("c")])
+    cache.watch("PolicyApp", lambda obj: reported.append(obj.metadata.name))
+    cache.unreadable("PolicyApp", app("a", "2"), InvalidObject("spec: expected an object"), listed=False)
+    cache.unreadable("PolicyApp", app("b", "2"), InvalidObject("spec: expected an object"), listed=True)
+    cache.replace("PolicyApp", [app("a")])
+    assert ([each.metadata.name for each in cache.all("PolicyApp")], reported) == (["a", "b"], ["c"])
+    cache.replace("PolicyApp", [app("a")])
+    assert ([each.metadata.name for each in cache.all("PolicyApp")], reported) == (["a"], ["c", "b"])
 
 
 def test_pods_are_known_by_their_app_alone(reported):

@@ -8,6 +8,7 @@ from msgspec import structs
 from tests.in_memory import ManualClock
 from wharfinger.crd import GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL
 from wharfinger.crd.models import SchedulingPolicySpec
+from wharfinger.framework.policy_status import Mode
 from wharfinger.kube.custom_resources import PolicyApp, SchedulingPolicy
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model.objects.metadata import ObjectMeta
@@ -137,6 +138,33 @@ def test_every_field_of_the_spec_is_read(field):
         return text_of(SchedulingPolicy(metadata=ObjectMeta(name="p"), spec=given), TenantRights())
 
     assert text({**spec, field: OTHER_VALUES[field]}) != text(spec)
+
+
+GOOD = {"source": 'policy "p"\n', "mode": "Shadow"}
+UNREADABLE = {
+    "source": ({**GOOD, "source": 3}, Mode.SHADOW, "spec.source: "),
+    "no source": ({"mode": "Off"}, Mode.OFF, "spec.source: "),
+    "params": ({**GOOD, "params": [{}]}, Mode.SHADOW, "spec.params: "),
+    "mode": ({**GOOD, "mode": "Later"}, Mode.SHADOW, "spec.mode: "),
+    "mode of another type": ({**GOOD, "mode": {}}, Mode.SHADOW, "spec.mode: "),
+    "no mode": ({"source": 3}, Mode.ENFORCE, "spec.source: "),
+}
+
+
+@pytest.mark.parametrize(("spec", "mode", "trouble"), UNREADABLE.values(), ids=UNREADABLE)
+def test_a_spec_that_cannot_be_read_says_why_and_keeps_its_mode(spec, mode, trouble):
+    async def story():
+        cache, sink = ObjectCache([KIND, "PolicyApp"]), Heard()
+        cache.synced(KIND)
+        running = asyncio.create_task(SchedulingPolicySource(cache, ManualClock(), lambda: None).run(sink))
+        for version, each in enumerate((GOOD, spec)):
+            cache.upsert(KIND, SchedulingPolicy(metadata=ObjectMeta(name="p", resource_version=str(version)), spec=each))
+            await calm()
+        running.cancel()
+        return sink.said[-1][-1]["p"]
+
+    text = asyncio.run(story())
+    assert (text.mode, text.trouble[: len(trouble)]) == (mode, trouble)
 
 
 def test_a_status_that_is_written_is_no_offer():

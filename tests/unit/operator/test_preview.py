@@ -147,6 +147,17 @@ def test_a_preview_expires_after_its_time(created, put_back):
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("ttl", [None, "soon", "\x00", 10**400, -1, 0, {}, [], 1e308])
+def test_a_preview_whose_lifetime_cannot_be_read_has_the_usual_one(ttl):
+    clock = ManualClock()
+    preview = OnePreview(clock.now(), ttl=ttl)
+    previews = PreviewReconciler(preview, preview, SimpleNamespace(revision=1), preview, clock)
+    assert asyncio.run(previews.reconcile("shop/p")) == REFRESH
+    clock.move(3600.0)
+    assert asyncio.run(previews.reconcile("shop/p")) is None
+    assert preview.found is None
+
+
 class SlowAnswers:
     """Previews of several namespaces in memory: their cache, the writer of their statuses, and their questions.
 
