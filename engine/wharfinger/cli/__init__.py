@@ -103,13 +103,17 @@ class CommandGroup(typer.core.TyperGroup):
                 formatter.write(f"\n{'':{formatter.current_indent}}$ {example}\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The words for the command. UsageError for an empty word, which would mean the current folder."""
+        """The words for the command. UsageError for an empty word or value, which would mean the current folder."""
         if not args and not ctx.resilient_parsing:
             sys.stderr.write(f"{ctx.get_help()}\n")
             ctx.exit(2)
         if "" in args and not ctx.resilient_parsing:
             before = args[args.index("") - 1] if args.index("") else "wharf"
             raise UsageError(f"the word after {before} is empty; is a variable of the shell not set?")
+        before_end = args[: args.index("--")] if "--" in args else args
+        empty = next((word for word in before_end if re.fullmatch(r"--[^=]+=", word)), None)
+        if empty is not None and not ctx.resilient_parsing:
+            raise UsageError(f"the value of {empty[:-1]} is empty; is a variable of the shell not set?")
         if args and args[0] in COMMANDS:
             args = [args[0], *options.repeated(args[1:], options.words_of(self.get_command(ctx, args[0])))]
         return super().parse_args(ctx, args)

@@ -311,6 +311,8 @@ class LiveEvaluations:
             _not_placed(pods, state)
             new = yield from added(supposed, _supposed_nodes(request, state, len(pods)))
             if not request.drain:
+                if not request.objects:
+                    raise UsageError("the request asks about no pods: give pods or workloads in `objects`, or nodes in `drain`")
                 results = yield from evaluated(decider, supposed, pods)
                 return new, _Found(
                     pods=[_placed_or_not(result) for result in results.pods], groups=[_group(each) for each in results.groups]

@@ -32,6 +32,9 @@ def process(*arguments, **more):
     [
         (["check", ""], "wharf: the word after check is empty; is a variable of the shell not set?\n"),
         (["dry-run", "-s", ""], "wharf: the word after -s is empty; is a variable of the shell not set?\n"),
+        (["dry-run", "--snapshot="], "wharf: the value of --snapshot is empty; is a variable of the shell not set?\n"),
+        (["capacity", "-s", "x", "--by="], "wharf: the value of --by is empty; is a variable of the shell not set?\n"),
+        (["dry-run", "--param=a=", "-s", "nowhere.json"], "wharf: no policy has a param a; give the policy too\n"),
         (["dry-run", "-s", "/proc/self/mem"], "wharf: /proc/self/mem: Input/output error\n"),
         (["signals"], "wharf: Missing argument 'action'. Choose from: check. Try 'wharf signals --help'.\n"),
         (["install"], None),

@@ -192,6 +192,8 @@ def test_misspelt_fields_are_remarked():
         ({"drain": ["nodea"]}, UnknownObject, "there is no node nodea; did you mean node-a?"),
         ({"nodes": [NewNodes(like="nodea")]}, UnknownObject, "there is no node nodea"),
         ({"nodes": [NewNodes(like="node-a", count=400)] * 2}, UsageError, "at most 500 nodes"),
+        ({}, UsageError, "the request asks about no pods: give pods or workloads in `objects`"),
+        ({"nodes": [NewNodes(like="node-a", count=2)]}, UsageError, "the request asks about no pods: give pods or workloads in `objects`"),
         ({"force": True}, UsageError, "`force` is about the pods of drained nodes, and `drain` names none"),
         ({"objects": [manifest("one")], "delete_empty_dir_data": True}, UsageError, "`deleteEmptyDirData` is about the pods of drained"),
         ({"scheduler_name": "other"}, UnknownObject, "there is no profile other; there are wharfinger"),
