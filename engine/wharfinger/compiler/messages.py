@@ -15,6 +15,7 @@ from wharfinger.compiler.graph.lower import lowering_of
 from wharfinger.compiler.graph.lowering import Lowering
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.rules import CompiledFilter
+from wharfinger.errors import printable
 from wharfinger.language.semantics import typed, types
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import Kind, Type
@@ -43,12 +44,13 @@ def shown(value: Any, type_: Type) -> str:
 def filled_message(message: typed.Message, value_of: Callable[[typed.Expr], str]) -> str:
     """The text of a message with `value_of` for each placeholder, cut at the length of an event's message.
 
-    A placeholder of three letters can have an annotation of 256 KiB as its value, so no values are computed after the cut.
+    A placeholder of three letters can have an annotation of 256 KiB as its value, so no values are computed after the cut. An annotation
+    can also have control characters, which a terminal obeys: values are made printable.
     """
     parts: list[str] = []
     room = MAX_LENGTH
     for part in message.parts:
-        text = part if isinstance(part, str) else value_of(part)
+        text = part if isinstance(part, str) else printable(value_of(part)[: MAX_LENGTH + 1])
         parts.append(text)
         room -= len(text)
         if room < 0:

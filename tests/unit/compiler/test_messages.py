@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.messages import MAX_LENGTH, OPEN, filled_message, missing_text, shown
 from wharfinger.language.semantics.types import Kind, Type
+from wharfinger.model.objects.pod_view import PodView
 
 from .texts import cluster, compiled, node, pod, typed_policy
 
@@ -49,6 +51,21 @@ def test_shown(value: Any, kind: Kind, text: str) -> None:
 def test_missing_text(condition: str, text: str) -> None:
     policy = typed_policy(f'policy "p"\nfilter f {{ require {condition} else "no" on missing reject }}')
     assert missing_text(policy.filters[0].clauses[0].condition, {}) == text
+
+
+def test_values_in_messages_have_no_characters_that_a_terminal_obeys() -> None:
+    policy = compiled("""
+    policy "p"
+    let note = pod.annotations["note"] ?? ""
+    filter f { require node.pod_count < 0 else "no: {note}!" }
+    """)
+    snapshot, plain = cluster(node("a")).snapshot(), pod("p")
+    metadata = structs.replace(plain.object.metadata, annotations={"note": "a\x1b[31mb\nc\x9bd\u202ee\u2028f\x7f"})
+    noted = PodView(structs.replace(plain.object, metadata=metadata))
+    expected = "no: a\ufffd[31mb c\ufffdd\ufffde f\ufffd!"
+    assert BoundPolicy(policy, noted, snapshot).reasons(0) == (expected,)
+    rule = policy.policy.filters[0]
+    assert Interpreter(policy.policy, policy.params, noted, snapshot).message(rule.clauses[0], 0) == expected
 
 
 def test_an_interpreted_message_has_the_values_of_the_node() -> None:
