@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct, field
@@ -51,6 +51,15 @@ class _Activated(Struct):
     """The versions that hold in one profile, as far as they have been chosen."""
 
     by_name: dict[tuple[bool, str], CompiledPolicy] = field(default_factory=dict)
+    overriding: dict[str | None, list[CompiledPolicy]] = field(default_factory=dict)
+    """Those that decide and set built-in plugins, by namespace: policies of two namespaces never contradict each other."""
+
+    def add(self, mode: Mode, policy: CompiledPolicy) -> None:
+        """Add a version that holds."""
+        shadow = mode is Mode.SHADOW
+        self.by_name[shadow, policy.name] = policy
+        if policy.base and not shadow:
+            self.overriding.setdefault(policy.authority.namespace, []).append(policy)
 
     def conflict(self, mode: Mode, policy: CompiledPolicy) -> str:
         """The reason why a policy cannot be in effect together with the others; "" if it can."""
@@ -60,14 +69,21 @@ class _Activated(Struct):
             return f'there is another policy called "{policy.name}"'
         if other is not None:
             return f'there are two policies called "{policy.name}"; the one in {other.policy.source.name} was first'
-        for (others_shadow, name), holding in self.by_name.items():
-            in_its_place = shadow and name == policy.name
-            sentence = None if others_shadow or in_its_place else pod_rules.contradiction(holding, policy)
+        for holding in self._may_contradict(policy):
+            in_its_place = shadow and holding.name == policy.name
+            sentence = None if in_its_place else pod_rules.contradiction(holding, policy)
             if sentence is not None and policy.authority.restricted and holding.authority != policy.authority:
                 return "a policy of the cluster sets a built-in plugin that this one sets too, in another way, for the same pods"
             if sentence is not None:
                 return sentence
         return ""
+
+    def _may_contradict(self, policy: CompiledPolicy) -> Iterator[CompiledPolicy]:
+        """The versions that may contradict a policy: few of thousands."""
+        if policy.base:
+            own = policy.authority.namespace
+            for namespace in self.overriding if own is None else (None, own):
+                yield from self.overriding.get(namespace, ())
 
 
 def choose(claims: Sequence[ActivationRequest]) -> list[Activation]:
@@ -82,7 +98,7 @@ def choose(claims: Sequence[ActivationRequest]) -> list[Activation]:
         choice = chosen[claim.place] = _choice(claim, of_profiles)
         if choice.policy is not None:
             for there in of_profiles:
-                there.by_name[claim.mode is Mode.SHADOW, choice.policy.name] = choice.policy
+                there.add(claim.mode, choice.policy)
     return [chosen[claim.place] for claim in claims]
 
 

@@ -1,5 +1,7 @@
 """No policy of a namespace displaces one of the cluster, or learns more of others than that they exist."""
 
+import itertools
+
 import pytest
 
 from tests.unit.simulate.clusters import policy
@@ -52,6 +54,36 @@ def test_a_policy_of_the_cluster_goes_first_however_late_it_comes(second, messag
 def test_policies_contradict_each_other_only_if_they_share_pods(left, right, meet):
     assert (pod_rules.contradiction(left, right) is not None) is meet
     assert (pod_rules.contradiction(right, left) is not None) is meet
+
+
+def test_what_holds_is_free_of_contradictions_and_nothing_is_kept_out_without_one():
+    found = [
+        made("c", 1, CLUSTER, SCOPE),
+        made("d", 2, CLUSTER, SCOPE),
+        made("a1", 3, A, SCOPE),
+        made("a2", 4, A, SCOPE),
+        made("b1", 5, B),
+        made("b2", 6, B, SCOPE),
+    ]
+    for order in itertools.permutations(found):
+        claims = [claim(str(place), each, 0.0) for place, each in enumerate(order)]
+        choices = choose(claims)
+        held = [choice.policy for choice in choices if choice.policy is not None]
+        assert not any(pod_rules.contradiction(one, other) for one, other in itertools.combinations(held, 2))
+        for each, choice in zip(claims, choices, strict=True):
+            others = [other for other in held if other is not each.candidate]
+            assert bool(choice.conflict) is any(pod_rules.contradiction(other, each.candidate) for other in others)
+
+
+def test_policies_of_many_namespaces_are_not_compared_with_each_other(monkeypatch):
+    compared = []
+    really = pod_rules.contradiction
+    monkeypatch.setattr(pod_rules, "contradiction", lambda *two: compared.append(two) or really(*two))
+    plain = [policy(f'policy "p{number}"\nscore s = 1\n', authority=CLUSTER) for number in range(20)]
+    own = [made(f"w{number}", number + 2, Authority(f"team-{number}")) for number in range(20)]
+    choices = choose([claim(each.name, each, 0.0) for each in (*plain, *own, made("c", 1, CLUSTER, SCOPE))])
+    assert not any(choice.conflict for choice in choices)
+    assert len(compared) == 20
 
 
 def test_the_cluster_s_weights_win_over_those_of_a_namespace():
