@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 from msgspec import Struct, field
@@ -43,6 +44,8 @@ class Entry(Struct, eq=False, kw_only=True):
     has_new_outcome: bool = False
     now: tuple[Finding, ...] = ()
     announced: tuple[str, str | None] | None = None
+    made: tuple[tuple[object, ...], PolicyStatus] | None = None
+    """The last status, and the values that it was made of."""
 
     @property
     def mode(self) -> Mode:
@@ -125,7 +128,13 @@ class Entry(Struct, eq=False, kw_only=True):
 
     @property
     def status(self) -> PolicyStatus:
-        """The shown status of the entry."""
+        """The shown status of the entry; the same value as long as nothing has changed, as thousands are read at each reload."""
+        values = (self.text, self.outcome, self.candidate, self.held, self.since, self.attempted, self.conflict, self.now)
+        if self.made is None or not all(map(is_, values, self.made[0])):
+            self.made = values, self._status()
+        return self.made[1]
+
+    def _status(self) -> PolicyStatus:
         held = None if self.mode is Mode.OFF else self.held
         outcome = self.outcome or Outcome(version=None)
         findings = outcome.findings
@@ -197,13 +206,20 @@ class Ledger:
     def __init__(self, configured: Sequence[ConfiguredSource], records: Sequence[Record] = (), rights: TenantRights | None = None) -> None:
         self.configured = {each.source.name: each for each in configured}
         self.entries: dict[tuple[str, str], Entry] = {}
+        self._in_order: list[Entry] | None = None  # None: to be sorted again
         self._order = {name: index for index, name in enumerate(self.configured)}
         self._sources: dict[str, SourceStatus] = {}
         self._rights = rights or TenantRights()
         self._stored = {(record.source, record.key): record for record in records}
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(sorted(self.entries.values(), key=lambda entry: entry.place))
+        if self._in_order is None:
+            self._in_order = sorted(self.entries.values(), key=lambda entry: entry.place)
+        return iter(self._in_order)
+
+    def _add(self, entry: Entry) -> None:
+        self.entries[entry.source, entry.key] = entry
+        self._in_order = None
 
     @property
     def unknown_sources(self) -> frozenset[str]:
@@ -249,7 +265,8 @@ class Ledger:
         if any(entry.has_version for entry in present) or not any(entry.is_policy for entry in present):
             return []
         kept = [entry for entry in removed if entry.source == source and entry.has_version]
-        self.entries |= {(source, entry.key): entry for entry in kept}
+        for entry in kept:
+            self._add(entry)
         return kept
 
     def set_source_status(self, source: str, why: str, notes: tuple[str, ...]) -> SourceStatus | None:
@@ -285,7 +302,8 @@ class Ledger:
 
     def _entry(self, source: str, key: str, text: PolicyText) -> Entry:
         stored = latest(self._stored.pop((source, key), None), _kept_by_source(source, key, text))
-        entry = self.entries[source, key] = Entry(source=source, key=key, place=(self._order[source], key), text=text, stored=stored)
+        entry = Entry(source=source, key=key, place=(self._order[source], key), text=text, stored=stored)
+        self._add(entry)
         return entry
 
     def _job(self, entry: Entry, record: Record) -> Job:
@@ -302,6 +320,7 @@ class Ledger:
         removed = [entry for entry in self if entry.source == source and entry.key not in texts]
         for entry in removed:
             del self.entries[entry.source, entry.key]
+            self._in_order = None
         for place in [place for place in self._stored if place[0] == source]:
             record = self._stored.pop(place)  # removed while no process was running
             text = text_of(record, self._rights)
@@ -351,6 +370,8 @@ def _wanted_texts(texts: Mapping[str, PolicyText]) -> dict[str, PolicyText]:
 
 def _differs(entry: Entry, text: PolicyText, by_name: Mapping[str, bytes]) -> bool:
     old = entry.text
+    if text is old and entry.outcome is not None and len(entry.outcome.needs) == 1:  # it imports nothing
+        return False
     offers = [(each.name, each.params, each.trouble, each.authority) for each in (old, text)]
     return offers[0] != offers[1] or entry.stale(by_name)
 

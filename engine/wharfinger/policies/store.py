@@ -35,6 +35,13 @@ if TYPE_CHECKING:
 BATCH_SECONDS = 0.05
 """Seconds to wait after an offer for others, so that changes made together are adopted together."""
 
+PAUSE_RATIO = 1.0
+"""The pause after a reload when more was offered meanwhile, as a multiple of its duration: a reload looks at every policy, and an author
+may write fifty times a second."""
+
+MAX_PAUSE = 1.0
+"""Seconds of such a pause, at most."""
+
 RETRY_SECONDS = 15.0
 """Seconds after an unexpected error until what was offered is built again."""
 
@@ -211,7 +218,7 @@ class PolicyStore:
         What was offered is built again with the next offer, or after a while: its source offers it only once.
         """
         try:
-            await self.build_offers()
+            await self.build_offers(PAUSE_RATIO)
         except Exception as error:  # noqa: BLE001 — whatever it is, it is reported
             self._emit(Failed("policies", error))
             await until(self._offered, self._clock, RETRY_SECONDS)
@@ -269,23 +276,32 @@ class PolicyStore:
 
     # ── building and adopting ──
 
-    async def build_offers(self) -> None:
-        """Build everything offered so far, and adopt what holds of it."""
+    async def build_offers(self, pause_ratio: float = 0.0) -> None:
+        """Build everything offered so far, and adopt what holds of it.
+
+        After each reload but the last, pause for `pause_ratio` times its duration, `MAX_PAUSE` at most.
+        """
         async with self._building:
             while self._pending:
-                self._offered.clear()
-                self._statuses_before = self._statuses_now()
-                pending, now = self._pending, self._pending
-                self._pending = {}
-                if self.all_sources_known.is_set():  # nothing is decided before, and everything is built together
-                    now, self._pending = self._turns.divided(pending, self._ledger)
-                try:
-                    await self._reload(now)
-                except Exception:
-                    self._pending = pending | self._pending
-                    raise
-                finally:
-                    self._statuses_before = None
+                began = self._clock.monotonic()
+                await self._build_turn()
+                if self._pending and pause_ratio:
+                    await self._clock.sleep(min(MAX_PAUSE, pause_ratio * (self._clock.monotonic() - began)))
+
+    async def _build_turn(self) -> None:
+        self._offered.clear()
+        self._statuses_before = self._statuses_now()
+        pending, now = self._pending, self._pending
+        self._pending = {}
+        if self.all_sources_known.is_set():  # nothing is decided before, and everything is built together
+            now, self._pending = self._turns.divided(pending, self._ledger)
+        try:
+            await self._reload(now)
+        except Exception:
+            self._pending = pending | self._pending
+            raise
+        finally:
+            self._statuses_before = None
 
     async def keep_reviewing(self) -> None:
         """Try the policies that hold on the present cluster: all now, then some every `REVIEW_SECONDS`, until cancelled.

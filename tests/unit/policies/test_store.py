@@ -6,7 +6,8 @@ import pytest
 
 from tests.unit.policies.stores import BROKEN, Mode, Place, World, policy, story, text
 from wharfinger.language.files import MAX_BYTES, NO_POLICIES_MARKER
-from wharfinger.policies.ledger import EMPTIED, EMPTY, REPLACED, ConfiguredSource
+from wharfinger.policies import store
+from wharfinger.policies.ledger import EMPTIED, EMPTY, REPLACED, ConfiguredSource, Entry
 
 
 @story
@@ -494,6 +495,42 @@ async def test_an_unexpected_error_is_reported_and_the_policies_in_force_are_kep
     await _passing(world, lambda: world.deciding() == {"a": "three"})
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+@story
+async def test_an_author_who_writes_all_the_time_leaves_half_of_the_time_to_others(monkeypatch):
+    world, took = World(), 0.2
+    really = store._built
+
+    def built(jobs, sample):
+        if jobs:
+            world.clock.move(took)
+            offers.append(world.clock.monotonic())
+            world.store.offer("folder", {"a.policy": text(policy("a", str(len(offers))))})
+        return really(jobs, sample)
+
+    offers = []
+    await world.offer({"a.policy": policy("a")})
+    monkeypatch.setattr(store, "_built", built)
+    world.store.offer("folder", {"a.policy": text(policy("a", "first"))})
+    running = asyncio.create_task(world.store.run())
+    while len(offers) < 10:
+        await asyncio.sleep(0.001)
+        world.clock.move(0.001)
+    running.cancel()
+    assert offers[-1] - offers[1] > 1.9 * took * (len(offers) - 2)
+    assert world.deciding()["a"] in {str(number) for number in range(1, 11)}
+
+
+@story
+async def test_an_edit_of_one_of_many_policies_makes_no_status_of_the_others_again(monkeypatch):
+    world, made, really = World(Place("many", imports=False)), [], Entry._status
+    texts = {f"p{number}": text(policy(f"p{number}"), name=f"p{number}") for number in range(50)}
+    await world.offer(texts, "many")
+    monkeypatch.setattr(Entry, "_status", lambda entry: made.append(entry.key) or really(entry))
+    await world.offer({**texts, "p7": text(policy("p7", "b"), name="p7")}, "many")
+    assert set(made) == {"p7"}
+    assert world.deciding()["p7"] == "b"
 
 
 async def _passing(world, condition):
