@@ -278,12 +278,14 @@ class PolicyStatusReconciler:
         self._pods = pods
         self._clock = clock
         self._counted: dict[str, _Counted] = {}
+        self._seconds = 0.0  # that all of them took
         self._pod_counts = PodCounts(pods, clock)
 
     async def reconcile(self, key: str) -> float | None:
         """Seconds until the next reconcile; None if the policy is deleted."""
         policy: SchedulingPolicy | None = self._cache.get(KIND, key)
         if policy is None or policy.metadata.deletion_timestamp is not None:
+            self._seconds -= self._took(key)
             self._counted.pop(key, None)
             return None
         found = self._policies.status(key)
@@ -292,7 +294,11 @@ class PolicyStatusReconciler:
         status = await self._status(key, policy, found)
         if status != policy.status:
             await self._writer.apply_status(policy, status)
-        return max(REFRESH, PAUSE_RATIO * sum(known.took for known in self._counted.values()))
+        return max(REFRESH, PAUSE_RATIO * self._seconds)
+
+    def _took(self, key: str) -> float:
+        known = self._counted.get(key)
+        return 0.0 if known is None else known.took
 
     async def _status(self, key: str, policy: SchedulingPolicy, found: PolicyStatus) -> dict[str, Any]:
         held = None if found.name is None or not found.holds else self._policies.compiled(found.name)
@@ -328,6 +334,7 @@ class PolicyStatusReconciler:
             counting = TimedSteps(self._counting(held), self._clock)
             counts = await in_slices(counting.run(), self._clock)
             question = (*question[:-1], self._pod_counts.revision)  # which may be an earlier one
+            self._seconds += counting.seconds - self._took(key)
             known = self._counted[key] = _Counted(question=question, counts=counts, took=counting.seconds)
         return known.counts
 

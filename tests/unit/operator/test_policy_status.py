@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tests.unit.scheduler.running import node, pod, running
 from tests.unit.simulate.clusters import policy
+from tests.work import calls
 from wharfinger.framework.policy_status import Finding, MetricStatus, Mode, PolicyStatus, Result
 from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.language.semantics.authority import TenantRights
@@ -145,3 +146,32 @@ def test_a_waiting_pod_is_counted_though_nothing_else_changes():
 
     asyncio.run(story())
     assert reported == [(0, "Active"), (1, "NoNodeEligible"), (0, "Active")]
+
+
+def test_the_work_for_one_status_does_not_grow_with_the_number_of_policies():
+    compiled = policy('policy "p"\nfilter none { require false else "nowhere" }\n')
+
+    async def ignore(*_):
+        pass
+
+    async def story(count):
+        async with running(node("a")) as world:
+            cache = ObjectCache([KIND])
+            for number in range(count):
+                cache.upsert(KIND, SchedulingPolicy(metadata=ObjectMeta(name=f"p{number}", generation=2), spec={}))
+            policies = SimpleNamespace(status=lambda _: status(), compiled=lambda _: compiled, metrics=lambda _: ())
+            checks = PolicyChecks(world.scheduler, world.clock, TenantRights())
+            writer = SimpleNamespace(apply_status=ignore)
+            statuses = PolicyStatusReconciler(cache, writer, checks, policies, world.scheduler, world.clock)
+            for number in range(count):
+                await statuses.reconcile(f"p{number}")
+            again = statuses.reconcile("p1")
+
+            def to_the_end():
+                with pytest.raises(StopIteration):
+                    again.send(None)
+
+            return calls(to_the_end)
+
+    few, many = asyncio.run(story(3)), asyncio.run(story(300))
+    assert abs(many - few) < 20
