@@ -133,7 +133,7 @@ def _is_complete(text: str) -> bool:
 
 def _is_in_order(tokens: Sequence[Token]) -> bool:
     """True if the grammar allows these tokens as a whole file; without any, they are a part of one."""
-    return not tokens or Interactive("start").feed_all([*tokens, Token(grammar.END, "", 0, 0)])
+    return not tokens or Interactive("start").feed_all([*tokens, Token(grammar.END, "", 0, 0)]) > len(tokens)
 
 
 def _statements(words: Iterable[Word]) -> Iterator[tuple[int, int, Word | None, tuple[Word, ...]]]:

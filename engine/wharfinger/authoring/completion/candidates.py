@@ -352,7 +352,7 @@ def _named_arguments(place: Place, name: str) -> Iterator[Candidate]:
 def _expected(place: Place) -> frozenset[str] | None:
     """The terminals that the grammar accepts here; None if the text before does not parse."""
     engine = Interactive("expression" if place.inside else "start")
-    return engine.expected() if engine.feed_all(place.before) else None
+    return engine.expected() if engine.feed_all(place.before) == len(place.before) else None
 
 
 def _keywords(place: Place, expected: frozenset[str] | None = None) -> Iterator[Candidate]:

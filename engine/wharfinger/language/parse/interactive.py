@@ -1,20 +1,18 @@
-"""Lark's interactive parser for recovery: its place in a file, the expected tokens, and texts about both.
+"""A parse by Lark's table that recovery can look into: its place in a file, the expected tokens, and texts about both.
 
 It can try a token before it is taken, and cut the stack back to where a statement begins. The parser builds Lark's trees, which nothing
-changes afterwards, so a copy of the parser costs two lists of references.
+changes afterwards.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 import lark
 import msgspec
-from lark.exceptions import UnexpectedToken
-from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from wharfinger.language.parse import grammar
 from wharfinger.language.parse.tokens import CLOSE, OPEN, Token, spelling
@@ -32,94 +30,99 @@ CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 
 
 class Interactive:
-    """One parse. `tree` is the parse tree once the end of the text was fed."""
+    """One parse. `values` are the tokens and trees on the stack: one fewer than its states. `tree` is the whole once the end was fed."""
 
     def __init__(self, start: str) -> None:
-        self._parser = grammar.parser().parse_interactive(start=start)
+        self._table = grammar.table(start)
+        self._states = [self._table.start]
+        self.values: list[Any] = []
         self.tree: lark.Tree[Any] | None = None
-
-    @property
-    def values(self) -> list[Any]:
-        """The tokens and trees on the stack: one fewer than its states."""
-        return self._parser.parser_state.value_stack
 
     @property
     def too_deep(self) -> bool:
         """True if the stack is deeper than any text of a usual depth makes it."""
-        return len(self._parser.parser_state.state_stack) > MAX_STATES
+        return len(self._states) > MAX_STATES
 
-    def feed_all(self, tokens: Iterable[Token]) -> bool:
-        """True if all tokens are taken. After False the parser is of no use: Lark reduces before it notices an unexpected token."""
-        parser, states = self._parser, self._parser.parser_state.state_stack
-        try:
-            for token in tokens:
-                self.tree = parser.feed_token(token)  # type: ignore[arg-type]  # Lark looks at nothing but the type of a token
-                if len(states) > MAX_STATES:
-                    return False
-        except UnexpectedToken:
-            return False
-        return True
+    def feed_all(self, tokens: Sequence[Token], begin: int = 0) -> int:
+        """The index of the first token from `begin` on that is not taken, or makes the stack too deep; the number of tokens if none is."""
+        states, feed = self._states, self.feed
+        for at in range(begin, len(tokens)):
+            if not feed(tokens[at]) or len(states) > MAX_STATES:
+                return at
+        return len(tokens)
 
     def feed(self, token: Token) -> bool:
         """True if the token is taken; if not, nothing has changed."""
-        before = _copy(self._parser)
-        try:
-            self.tree = self._parser.feed_token(token)  # type: ignore[arg-type]  # as above
-        except UnexpectedToken:
-            self._parser = before
-            return False
-        return True
+        table, states, values, kind = self._table, self._states, self.values, token.type
+        actions, chains = table.actions, table.chains
+        undo: list[tuple[list[int], list[Any]]] = []
+        while True:
+            top = states[-1]
+            action = actions[top].get(kind)
+            if isinstance(action, int):
+                states.append(action)
+                values.append(token)
+                return True
+            if action is None:
+                for before, parts in reversed(undo):
+                    states[-1:], values[-1:] = before, parts
+                return False
+            if action.passes_on:
+                undo.append(([top], values[-1:]))
+                states[-1] = chains[states[-2], top, kind]
+            else:
+                begin = len(values) - action.size
+                parts = values[begin:]
+                undo.append((states[begin + 1 :], parts))
+                del states[begin + 1 :], values[begin:]
+                states.append(table.following[states[-1]][action.origin])
+                values.append(action.build(parts))
+            if states[-1] == table.end and kind == grammar.END:
+                self.tree = values[-1]
+                return True
 
     def accepts(self, kind: str, *following: str) -> bool:
         """True if this sequence of kinds of tokens would be accepted from here."""
-        trial = _copy(self._parser)
-        return all(_feed(trial, Token(wanted, "", 0, 0)) for wanted in (kind, *following))
+        return self._accepts(len(self._states), (kind, *following))
 
     def expected(self) -> frozenset[str]:
         """The terminals that would be taken from here."""
-        return frozenset(self._parser.accepts())
+        return frozenset(kind for kind in self._table.actions[self._states[-1]] if self.accepts(kind))
 
-    def choices_below(self, index: int) -> frozenset[str]:
+    def choices_below(self, index: int) -> AbstractSet[str]:
         """The terminals that the state below the value at an index of the stack has an action for."""
-        return frozenset(_cut(_copy(self._parser), index + 1).choices())
+        return self._table.actions[self._states[index]].keys()
 
     def length_taking(self, kind: str, witness: str) -> int:
         """The length of the longest stack, up to this one, that takes a token of this kind and could take the witness; 0 for none."""
-        trial = _copy(self._parser)
-        for length in range(len(trial.parser_state.state_stack), 0, -1):
-            choices = _cut(trial, length).choices()
-            if kind in choices and witness in choices and _takes(trial, kind) and _takes(trial, witness):
+        for length in range(len(self._states), 0, -1):
+            choices = self._table.actions[self._states[length - 1]]
+            if kind in choices and witness in choices and self._accepts(length, (kind,)) and self._accepts(length, (witness,)):
                 return length
         return 0
 
     def cut_to(self, length: int) -> None:
         """Forget all of the stack but its first states."""
-        _cut(self._parser, length)
+        del self._states[length:]
+        del self.values[length - 1 :]
 
-
-def _copy(parser: InteractiveParser) -> InteractiveParser:
-    """Another parser in the same state; the trees are shared."""
-    copy: InteractiveParser = parser.copy(deepcopy_values=False)
-    return copy
-
-
-def _feed(parser: InteractiveParser, token: Token) -> bool:
-    try:
-        parser.feed_token(token)  # type: ignore[arg-type]  # as above
-    except UnexpectedToken:
-        return False
-    return True
-
-
-def _takes(parser: InteractiveParser, kind: str) -> bool:
-    return _feed(_copy(parser), Token(kind, "", 0, 0))
-
-
-def _cut(parser: InteractiveParser, length: int) -> InteractiveParser:
-    state = parser.parser_state
-    del state.state_stack[length:]
-    del state.value_stack[length - 1 :]
-    return parser
+    def _accepts(self, length: int, kinds: Sequence[str]) -> bool:
+        """True if the first states of the stack would take a sequence of kinds of tokens. The stack is only read."""
+        table, above = self._table, list[int]()  # the states that would come after those first ones
+        for kind in kinds:
+            while True:
+                action = table.actions[above[-1] if above else self._states[length - 1]].get(kind)
+                if action is None:
+                    return False
+                if isinstance(action, int):
+                    above.append(action)
+                    break
+                length -= max(0, action.size - len(above))
+                del above[max(0, len(above) - action.size) :]
+                above.append(table.following[above[-1] if above else self._states[length - 1]][action.origin])
+                if above[-1] == table.end and kind == grammar.END:
+                    break
+        return True
 
 
 class Open(msgspec.Struct, frozen=True):

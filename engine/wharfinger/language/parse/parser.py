@@ -50,15 +50,13 @@ class Recovery:
     def run(self) -> bool:
         """True if the parser got to the end of the text."""
         at = 0
-        engine = self.engine
         while at < len(self.tokens):
-            if not engine.feed(self.tokens[at]):
-                at = self._unexpected(at)
-            elif engine.too_deep:
+            at = self.engine.feed_all(self.tokens, at)
+            if self.engine.too_deep:
                 self._too_deep(at)
                 return False
-            else:
-                at += 1
+            if at < len(self.tokens):
+                at = self._unexpected(at)
         return at == len(self.tokens)
 
     def _too_deep(self, at: int) -> None:
@@ -250,10 +248,8 @@ def _run(start: str, source: Source, tokens: list[Token], doubtful: list[int], d
     last = Token(grammar.END, "end of the file" if start == "start" else "end of the expression", end, end)
     everything = [*tokens, last]
     parse = Interactive(start)
-    if not parse.feed_all(everything):
-        parse = Interactive(start)
-        if not Recovery(parse, source, everything, doubtful, diagnostics).run():
-            return None
+    if not Recovery(parse, source, everything, doubtful, diagnostics).run():
+        return None
     assert parse.tree  # noqa: S101  # the end of the text was taken
     return SyntaxTree(source, diagnostics).transform(parse.tree)
 

@@ -4,12 +4,16 @@ import logging
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import lark
 import pytest
 
+from tests.work import calls
 from wharfinger.language.parse import grammar, interactive, tokens
 from wharfinger.language.report.diagnostics import Diagnostics, Source
+
+POLICIES = Path(__file__).parents[4] / "policies"
 
 
 def test_the_grammar_has_no_conflicts(caplog):
@@ -76,6 +80,23 @@ def test_a_token_that_is_not_taken_changes_nothing():
     assert "PLUS" in parse.expected()
     assert all(parse.feed(tokens.Token(kind, text, 0, 0)) for kind, text in (("RPAR", ")"), (grammar.END, "")))
     assert [str(token.text) for token in parse.tree.scan_values(lambda value: isinstance(value, tokens.Token))] == list("f(a,1+2)")
+
+
+@pytest.mark.parametrize("path", sorted(POLICIES.rglob("*.policy")), ids=lambda path: path.name)
+def test_the_stack_is_that_of_the_parser_of_lark(path):
+    parse, lark = interactive.Interactive("start"), grammar.parser().parse_interactive(start="start")
+    for number, token in enumerate(tokens_of(path.read_text(encoding="utf-8"))):
+        if number % 40 == 0:
+            assert parse.expected() == lark.accepts()
+        assert parse.feed(token)
+        lark.feed_token(token)
+        assert parse.values == lark.parser_state.value_stack
+
+
+def test_levels_of_precedence_are_not_gone_through_for_each_operand():
+    found = tokens_of("[" + ", ".join(["a.b < 1 + 2"] * 200) + "]")
+    interactive.Interactive("expression").feed_all(found)
+    assert calls(lambda: interactive.Interactive("expression").feed_all(found)) < 20 * len(found)
 
 
 def test_tried_tokens_are_not_kept():
