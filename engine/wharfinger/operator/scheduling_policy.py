@@ -27,7 +27,7 @@ from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import EvaluationContext
-from wharfinger.operator.app_objects import app_key_of
+from wharfinger.operator.app_objects import app_key_of, policy_name
 from wharfinger.operator.controller import ObjectCache, condition, cut, invalid_field, ready, with_transition_times
 from wharfinger.operator.policy_checks import PolicyChecks, eligible
 from wharfinger.steps import TimedSteps, in_slices
@@ -102,46 +102,54 @@ class SchedulingPolicySource:
         self._absent = absent
         self._rights = rights or TenantRights()
         self._changed = asyncio.Event()
-        self._known: dict[str, tuple[SchedulingPolicy, PolicyText]] = {}
-        cache.watch(KIND, lambda _obj: self._changed.set())
+        self._texts: dict[str, PolicyText] = {}
+        self._unread = {policy.metadata.name for policy in cache.all(KIND)}  # names whose objects have changed since they were read
+        cache.watch(KIND, self._policy_changed)
+        cache.watch("PolicyApp", lambda app: self._unread.add(policy_name(app.metadata)))
         cache.when_synced(KIND, self._changed.set)
 
     async def run(self, sink: PolicySink) -> None:
         """Give the sink all policies and then every change, until cancelled."""
         reported: str | None = ""
-        offered: dict[str, PolicyText] | None = None
+        is_offered = False
         while True:
             self._changed.clear()
             if KIND in self._cache.synced_kinds:
                 why = self._refused()
                 if why is None or (reported == "" and self._absent()):
-                    texts = self._texts()
-                    if texts != offered:
-                        offered = texts
-                        sink.offer(SOURCE, texts)
+                    if self._read_changes() or not is_offered:
+                        is_offered = True
+                        sink.offer(SOURCE, dict(sorted(self._texts.items())))
                 elif why != reported:
-                    offered = None
+                    is_offered = False
                     sink.mark_unreadable(SOURCE, NOT_INSTALLED if self._absent() else f"SchedulingPolicies cannot be read: {why}")
                 reported = why
             await self._wait_for_change(reported)
 
-    def _texts(self) -> dict[str, PolicyText]:
-        """The text of each resource; the same value as before for one of which only the status has changed.
+    def _policy_changed(self, policy: SchedulingPolicy) -> None:
+        self._unread.add(policy.metadata.name)
+        self._changed.set()
 
-        The store reads `former` of a text that it does not know yet, and never again.
+    def _read_changes(self) -> bool:
+        """True if the text of a resource is another, new or gone. Reads the resources that have changed: those of others may be thousands.
+
+        A text is the same value as before if only the status has changed. The store reads `former` of a text that it does not know yet,
+        and never again.
         """
-        found = {}
-        for policy in self._cache.all(KIND):
-            known, about = self._known.get(policy.metadata.name), self._about(policy)
-            if known is not None and known[0] is policy and known[1].about == about:
-                text = known[1]
-            else:
-                text = replace(text_of(policy, self._rights, Mode.ENFORCE if known is None else known[1].mode), about=about)
-                if known is not None and replace(text, former=known[1].former) == known[1]:
-                    text = known[1]
-            found[policy.metadata.name] = policy, text
-        self._known = found
-        return {name: text for name, (_, text) in found.items()}
+        unread, self._unread = self._unread, set()
+        return bool([name for name in unread if self._read(name)])
+
+    def _read(self, name: str) -> bool:
+        """True if the text of the resource of that name is another, new or gone."""
+        policy: SchedulingPolicy | None = self._cache.get(KIND, name)
+        known = self._texts.get(name)
+        if policy is None:
+            return self._texts.pop(name, None) is not None
+        text = replace(text_of(policy, self._rights, Mode.ENFORCE if known is None else known.mode), about=self._about(policy))
+        if known is not None and replace(text, former=known.former) == known:
+            return False
+        self._texts[name] = text
+        return True
 
     def _about(self, policy: SchedulingPolicy) -> Reference | None:
         """The object of events about the policy: for the inline policy of an app the app, so that they are in its namespace."""

@@ -12,6 +12,7 @@ from wharfinger.framework.policy_status import Mode
 from wharfinger.kube.custom_resources import PolicyApp, SchedulingPolicy
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model.objects.metadata import ObjectMeta
+from wharfinger.operator import scheduling_policy
 from wharfinger.operator.controller import ObjectCache
 from wharfinger.operator.scheduling_policy import KIND, NOT_INSTALLED, SOURCE, SchedulingPolicySource, text_of
 
@@ -195,3 +196,31 @@ def test_a_status_that_is_written_is_no_offer():
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(story())
+
+
+def test_a_status_that_is_written_has_no_other_policy_read_again(monkeypatch):
+    read, really = [], text_of
+    monkeypatch.setattr(scheduling_policy, "text_of", lambda found, *more: read.append(found.metadata.name) or really(found, *more))
+
+    async def story():
+        cache, sink = ObjectCache([KIND, "PolicyApp"]), Heard()
+        for number in range(30):
+            cache.upsert(KIND, policy(f"p{number}"))
+        running = asyncio.create_task(SchedulingPolicySource(cache, ManualClock(), lambda: None).run(sink))
+        cache.synced(KIND)
+        await calm()
+        assert len(read) == 30
+        read.clear()
+        for version in range(1, 4):
+            found = policy("p7")
+            metadata = structs.replace(found.metadata, resource_version=str(version))
+            cache.upsert(KIND, structs.replace(found, metadata=metadata, status={"matched": version}))
+            await calm()
+        cache.delete(KIND, policy("p8"))
+        await calm()
+        running.cancel()
+        return sink.said
+
+    first, last = asyncio.run(story())
+    assert read == ["p7"] * 3
+    assert first[-1].keys() - last[-1].keys() == {"p8"}
