@@ -6,7 +6,7 @@ import pytest
 
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.operator import counted_work, policy_app, preview, preview_answer
-from wharfinger.policies import budget, namespace_turns
+from wharfinger.policies import budget, namespace_turns, store
 from wharfinger.scheduler import cycle
 from wharfinger.scheduler.queue import sub_queues, time_shares
 from wharfinger.web.playground import workbench
@@ -27,6 +27,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_t
         f"At most {sub_queues.SCOPES_PER_STEP} scopes are evaluated in one step",
         f"the {policy_app.MAX_APPS} oldest PolicyApps of a namespace",
         f"are built {namespace_turns.MAX_TEXTS} at a time",
+        f"as long as the build follows, up to {store.MAX_PAUSE:g} s",
+        f"`Waiting` after {preview.NOTICE:g} s",
         f"A template has at most {preview.MAX_TEMPLATE_BYTES:,} bytes",
         f"({preview.MAX_BYTES_OF_LABELS // 2**20} MB of labels for all of them)",
         f"{preview_answer.MAX_DRAIN_STEPS:,} for `drain`",
