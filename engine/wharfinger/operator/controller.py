@@ -28,7 +28,7 @@ from pydantic import ValidationError
 from wharfinger.crd import APP_LABEL
 from wharfinger.crd.models import Condition
 from wharfinger.emit import Emit, Failed, ignore
-from wharfinger.errors import InvalidObject
+from wharfinger.errors import InvalidObject, on_one_line
 from wharfinger.event_loop import until
 from wharfinger.framework.ports import Clock, Leadership, WriteFailed
 from wharfinger.kube import api_errors
@@ -315,9 +315,9 @@ def with_transition_times(wanted: Sequence[Condition], before: Mapping[str, Any]
 
 
 def invalid_field(error: ValidationError) -> str:
-    """The first field of a spec that cannot be read, and why."""
+    """The first field of a spec that cannot be read, and why. The field may be a key that a user has chosen."""
     first = error.errors()[0]
-    return f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return f"spec.{on_one_line('.'.join(map(str, first['loc'])), _MAX_SUMMARY_LENGTH)}: {first['msg']}"
 
 
 def conditions_in(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -146,6 +146,7 @@ UNREADABLE = {
     "source": ({**GOOD, "source": 3}, Mode.SHADOW, "spec.source: "),
     "no source": ({"mode": "Off"}, Mode.OFF, "spec.source: "),
     "params": ({**GOOD, "params": [{}]}, Mode.SHADOW, "spec.params: "),
+    "a param with an odd name": ({**GOOD, "params": {"a\x1b[31m\n": 1}}, Mode.SHADOW, "spec.params.a\ufffd[31m: "),
     "mode": ({**GOOD, "mode": "Later"}, Mode.SHADOW, "spec.mode: "),
     "mode of another type": ({**GOOD, "mode": {}}, Mode.SHADOW, "spec.mode: "),
     "no mode": ({"source": 3}, Mode.ENFORCE, "spec.source: "),
