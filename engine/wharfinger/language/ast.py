@@ -522,14 +522,22 @@ def deepest(node: Node, limit: int) -> Expr | None:
     return None
 
 
-def without_places(value: Any) -> Any:
-    """The tree as nested tuples without its spans: equal for two texts exactly if they say the same."""
-    if isinstance(value, Node):
-        kept = (without_places(getattr(value, name)) for name in _fields(value.__class__))
-        return (type(value).__name__, *kept)
-    if isinstance(value, tuple):
-        return tuple(without_places(member) for member in value if not isinstance(member, Span))
-    return value
+def says_the_same(one: Node, other: Node) -> bool:
+    """True if two trees differ in their spans only; works without recursion and stops at the first difference."""
+    waiting: list[tuple[Any, Any]] = [(one, other)]
+    while waiting:
+        left, right = waiting.pop()
+        if isinstance(left, Node):
+            if left.__class__ is not right.__class__:
+                return False
+            waiting.extend([(getattr(left, name), getattr(right, name)) for name in _fields(left.__class__)])
+        elif isinstance(left, tuple):
+            if not isinstance(right, tuple) or len(left) != len(right):
+                return False
+            waiting.extend(zip(left, right, strict=True))
+        elif left != right and not (isinstance(left, Span) and isinstance(right, Span)):  # the place of a name is beside it
+            return False
+    return True
 
 
 def _fields(kind: type[Node]) -> tuple[str, ...]:

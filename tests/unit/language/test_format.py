@@ -3,9 +3,12 @@
 import pytest
 
 from tests.unit.language.parsing import codes, expression, parsed, source
+from wharfinger.language import ast
+from wharfinger.language import format as layout
 from wharfinger.language.format import canonical, format_file, format_source
 from wharfinger.language.format_expressions import one_line
-from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.parse.parser import parse
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 
 MESSY = """\
 # Licence.
@@ -201,3 +204,32 @@ def test_a_file_with_mistakes_is_left_alone_and_the_next_one_is_not():
 
 def test_windows_line_ends_become_plain_ones():
     assert format_file(parsed("# a\r\nlet b = 1\r\n")[0]) == "# a\nlet b = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("let a = 1 + 2 * b", "let   a = (1 + (2 * b))", True),
+        ("let a = 1 + 2 * b", "let a = (1 + 2) * b", False),
+        ("let a = 1", "let a = 1%", False),
+        ("let a = [1, 2]", "let a = [1, 2, ]", True),
+        ("let a = [1, 2]", "let a = [1, 2, 3]", False),
+        ("let a = b", "let b = b", False),
+        ("let a = 1", "param a: count = 1", False),
+        ('test "t" { place p expect p on a, b }', 'test "t" { place p\n expect p on a,  b }', True),
+        ('test "t" { place p expect p on a, b }', 'test "t" { place p expect p on a, c }', False),
+        ("let a = 1\nlet b = 2", "let a = 1", False),
+    ],
+)
+def test_trees_are_compared_without_their_places(one, other, same):
+    texts = [f'policy "x"\n{text}\n' for text in (one, other)]
+    trees = [parse(Source(name="x", text=text), Diagnostics()) for text in texts]
+    assert ast.says_the_same(*trees) is same
+    assert ast.says_the_same(*reversed(trees)) is same
+
+
+def test_a_text_whose_layout_would_change_its_meaning_is_left_alone(monkeypatch):
+    tree = parse(Source(name="x", text='policy "x"\nlet a =  1\n'), Diagnostics())
+    monkeypatch.setattr(layout, "format_file", lambda _: 'policy "x"\nlet a = 2\n')
+    with pytest.raises(AssertionError, match="would change its meaning"):
+        layout.format_verified(tree)

@@ -208,12 +208,13 @@ def ordered(roots: Iterable[Node], *, skip: Callable[[Node], bool] | None = None
     seen: dict[int, Node] = {}
     stack = [node for node in roots if skip is None or not skip(node)][::-1]
     while stack:
-        node = stack[-1]
-        if node.number in seen:
-            stack.pop()
-            continue
-        missing = [arg for arg in node.args[::-1] if arg.number not in seen and (skip is None or not skip(arg))]
-        stack += missing
-        if not missing:
+        node, waits = stack[-1], False
+        if node.number not in seen:
+            for arg in node.args[::-1]:
+                if arg.number not in seen and (skip is None or not skip(arg)):
+                    stack.append(arg)
+                    waits = True
+        if not waits:
             seen[node.number] = node
+            stack.pop()
     return list(seen.values())
