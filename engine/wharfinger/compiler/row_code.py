@@ -54,7 +54,7 @@ def row_code(filters: Sequence[CompiledFilter], scores: Sequence[CompiledScore])
     exec(byte_code(source), names)  # noqa: S102 — the text is made from the operations above, never from a policy's own words
     places = {index: place for place, index in enumerate(quick_filters)}
     score_places = {index: len(places) + place for place, index in enumerate(quick_scores)}
-    return RowCode(names["rules"], tuple(text.static.values()), places, score_places, source)
+    return RowCode(names.pop("rules"), tuple(text.static.values()), places, score_places, source)
 
 
 def is_quick(rule: Rule) -> bool:

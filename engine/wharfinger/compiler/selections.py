@@ -240,7 +240,7 @@ def _function(inner: Sequence[Node], places: dict[int, int], answer: str, n_capt
         lines.append(f"v{place} = {expression(node.op, arguments, at_row=False) or call}")
     source = "\n    ".join([f"def program(captured, v{n_captures}):", *lines, f"return {answer}"]) + "\n"
     exec(byte_code(source), names)  # noqa: S102 — the text is made from the operations above, never from a policy's own words
-    program: Callable[..., Any] = names["program"]
+    program: Callable[..., Any] = names.pop("program")  # it refers to `names`, and without a cycle it is freed with its policy
     return program
 
 

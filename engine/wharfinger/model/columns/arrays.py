@@ -19,6 +19,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -60,7 +61,7 @@ def first_lanes(view: NDArray[Any], n_lanes: int, rows: slice | NDArray[np.intp]
 class Column:
     """One value per row; with `lanes`, one row of values per lane (an array of shape (lanes, rows))."""
 
-    __slots__ = ("_rows", "_shape", "_view", "array", "fill", "lanes")
+    __slots__ = ("__weakref__", "_rows", "_shape", "_view", "array", "fill", "lanes")
 
     def __init__(self, rows: Rows, dtype: DTypeLike, fill: Any, lanes: int | None) -> None:
         self._rows = rows
@@ -118,7 +119,11 @@ class Column:
 
 
 class Rows:
-    """The row axis: the number of rows (`count`), and every column that has one value for each row."""
+    """The row axis: the number of rows (`count`), and every column in use that has one value for each row.
+
+    Columns are referenced weakly: one that is not read any more is freed at once, and so are the tables of a cluster that is not needed
+    any more.
+    """
 
     __slots__ = ("capacity", "columns", "count", "layout")
 
@@ -126,23 +131,19 @@ class Rows:
         self.count = 0
         self.layout = 0  # changes whenever a row is added, removed or moved
         self.capacity = MIN_ROWS
-        self.columns: dict[int, Column] = {}  # by identity
+        self.columns: WeakSet[Column] = WeakSet()
 
     def column(self, dtype: DTypeLike, fill: Any, lanes: int | None = None) -> Column:
         """A new column that grows and shrinks with the axis, holding `fill` everywhere."""
         column = Column(self, dtype, fill, lanes)
-        self.columns[id(column)] = column
+        self.columns.add(column)
         return column
-
-    def drop(self, column: Column) -> None:
-        """Drop a column that is not read any more."""
-        del self.columns[id(column)]
 
     def add(self) -> int:
         """Add a last row, with the fill value in every column; returns its number."""
         if self.count == self.capacity:
             self.capacity *= 2
-            for column in tuple(self.columns.values()):
+            for column in tuple(self.columns):
                 column.resize(self.capacity)
         self.count += 1
         self.layout += 1
@@ -151,7 +152,7 @@ class Rows:
     def remove(self, row: int) -> int:
         """Remove a row and move the last row into its place; returns the former number of the moved row (`row` if it was the last)."""
         last = self.count - 1
-        for column in tuple(self.columns.values()):
+        for column in tuple(self.columns):
             if row != last:
                 column.move(last, row)
             column.clear(last)
@@ -300,7 +301,7 @@ class KeyedColumns:
             read, code = self._read, self._strings.code
             column.array[: len(self._nodes)] = [code(read(node).get(key)) for node in self._nodes]
             if len(self._by_key) > MAX_KEYS:
-                self._rows.drop(self._by_key.popitem(last=False)[1])
+                self._by_key.popitem(last=False)
         else:
             self._by_key.move_to_end(key)
         return column.view

@@ -39,7 +39,6 @@ class Topology:
         self.revision = 0
         self._rows = rows
         self._ids = rows.column(np.int32, arrays.ABSENT)
-        weakref.finalize(self, rows.drop, self._ids).atexit = False
         labelled = np.flatnonzero(codes != arrays.ABSENT)
         values, firsts, places, sizes = np.unique(codes[labelled], return_index=True, return_inverse=True, return_counts=True)
         order = np.argsort(firsts)  # domains are numbered by their first rows

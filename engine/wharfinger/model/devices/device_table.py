@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
+from weakref import proxy
 
 import numpy as np
 from msgspec import Struct
@@ -94,7 +95,7 @@ class DeviceTable:
     )
 
     def __init__(self, tables: Cluster, sources: Sequence[DeviceSource]) -> None:
-        self._tables = tables
+        self._tables: Cluster = proxy(tables)  # they own this table, and without a cycle both are freed at once
         self._sources = tuple(sources)
         self._by_row: list[tuple[Device, ...]] = []
         self._names: list[str] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
+from weakref import proxy
 
 from wharfinger.model import objects
 
@@ -100,7 +101,7 @@ class ObjectFacts(ABC, Generic[T, Facts]):
 class ObjectStore:
     """Objects by kind and key (`namespace/name`, or `name` for cluster-scoped kinds); `revision` changes with every change."""
 
-    __slots__ = ("_by_kind", "_followers", "_following", "_groups", "_namespaces", "_revisions", "revision")
+    __slots__ = ("__weakref__", "_by_kind", "_followers", "_following", "_groups", "_namespaces", "_revisions", "revision")
 
     def __init__(self) -> None:
         self._by_kind: dict[str, dict[str, objects.AnyObject]] = {}
@@ -146,7 +147,7 @@ class ObjectStore:
         """
         known = self._followers.get(make)
         if known is None:
-            known = self._followers[make] = make(self)
+            known = self._followers[make] = make(proxy(self))  # without a cycle, a store is freed with its last reader
             for kind in known.kinds:
                 self._following.setdefault(kind.__name__, []).append(known)
                 for obj in self._by_kind.get(kind.__name__, {}).values() if replay else ():

@@ -103,6 +103,7 @@ class ClusterTables:
     """
 
     __slots__ = (
+        "__weakref__",
         "_devices",
         "_nominated",
         "_nominated_at",
