@@ -1,17 +1,23 @@
 """Python's garbage collection: when it runs, and over which objects.
 
-A collection stops all threads. Python collects young objects after every few hundred new ones. It collects all objects, which takes a tenth
-of a second for a large cluster, when enough have survived: in the middle of a burst of pods or of a reload of policies. Modules, policies
-and the first state of a cluster are a million objects that stay. Examining them took a tenth of the CPU time of a burst.
+A collection stops all threads, and takes about 1 µs per object that it examines. Python collects young objects after every few hundred new
+ones, and all objects when enough have survived: in the middle of a burst of pods or of a reload of policies. Modules, policies and the
+state of a cluster are a million objects that stay. Examining them took a tenth of the CPU time of a burst.
 
-So objects that exist after the start, and after the first list of the cluster, are frozen. Young objects are collected in portions of a few
-milliseconds. A full collection waits until the process is idle. Python's middle generation is not used. Its collection takes as long as ten
-collections of young objects, all at once, and finds only objects that a full collection would find as well.
+So objects are examined once or twice, and then frozen: left out of all further collections. Young objects are collected in portions of a
+few milliseconds. Those that survive are collected once more when the process is idle, and frozen. In a busy second they are frozen at once.
+Python's middle generation is not used: its collection takes as long as ten collections of young objects, all at once.
+
+Frozen objects are freed when nothing refers to them, as all others are. Only those that refer to each other in a cycle stay. Policies, the
+tables of clusters and templates of pods have no such cycles; connections that were open for long have one each. So all objects are examined
+again only when the process needs far more memory than after the last time.
 """
 
 from __future__ import annotations
 
 import gc
+import resource
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
@@ -21,11 +27,11 @@ GENERATION_0_THRESHOLD = 10_000
 """New objects after which the youngest generation is collected."""
 NEVER = 1_000_000_000
 COLLECTION_POLL_SECONDS = 1.0
-"""Seconds between two checks whether the process is idle."""
-IDLE_COLLECTION_THRESHOLD = 500_000
-"""New objects after which a full collection runs when the process is idle."""
-FORCED_COLLECTION_THRESHOLD = 10 * IDLE_COLLECTION_THRESHOLD
-"""New objects after which a full collection runs in any case."""
+"""Seconds between two checks of how many objects are new."""
+FREEZE_THRESHOLD = 40_000
+"""New objects after which they are frozen; collecting them first takes less than 50 ms."""
+FULL_COLLECTION_GROWTH = 256 << 20
+"""Bytes more than after the last full collection that the process must have used for the next one; and half of what it used then."""
 
 
 @contextmanager
@@ -42,20 +48,31 @@ def without_full_collections() -> Iterator[None]:
 
 
 async def collect_when_idle(idle: Callable[[], bool], clock: Clock, loaded: Callable[[], Awaitable[None]]) -> None:
-    """Collect garbage when `idle` returns True, or when there may be too much of it, until cancelled.
+    """Collect garbage when `idle` returns True, or in any case when there may be too much of it, until cancelled.
 
-    Objects that exist when `loaded` returns are never looked at.
+    Objects that exist when `loaded` returns are not examined before the process needs far more memory.
     """
     import asyncio  # noqa: PLC0415 — commands without an event loop start sooner
 
     with without_full_collections():
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_freeze_after(loaded))
+            ready = tasks.create_task(_freeze_after(loaded))
+            usual = 0
             while True:
                 await clock.sleep(COLLECTION_POLL_SECONDS)
+                used = _most_memory()
                 grown = _new_objects()
-                if grown >= FORCED_COLLECTION_THRESHOLD or (grown >= IDLE_COLLECTION_THRESHOLD and idle()):
+                if not usual and ready.done():
+                    usual = used
+                if usual and used - usual >= max(FULL_COLLECTION_GROWTH, usual / 2) * (1 if idle() else 2):
+                    usual = used
+                    gc.unfreeze()
                     gc.collect()
+                    gc.freeze()
+                elif grown >= FREEZE_THRESHOLD:
+                    if grown < 2 * FREEZE_THRESHOLD and idle():
+                        gc.collect()
+                    gc.freeze()
 
 
 async def _freeze_after(loaded: Callable[[], Awaitable[None]]) -> None:
@@ -64,5 +81,10 @@ async def _freeze_after(loaded: Callable[[], Awaitable[None]]) -> None:
 
 
 def _new_objects() -> int:
-    """The approximate number of objects made since the last full collection that survived a collection of the youngest generation."""
+    """The approximate number of objects not yet frozen that survived a collection of the youngest generation."""
     return gc.get_count()[1] * GENERATION_0_THRESHOLD
+
+
+def _most_memory() -> int:
+    """The most memory that the process has used so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

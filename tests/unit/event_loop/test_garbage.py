@@ -1,4 +1,4 @@
-"""Full collections wait until the process is idle and skip frozen objects; at the end the settings of `gc` are restored."""
+"""Objects are examined when the process is idle, then frozen, and examined again when memory has grown; at the end `gc` is as before."""
 
 import asyncio
 import gc
@@ -30,25 +30,70 @@ async def seconds(clock, n):
             await asyncio.sleep(0)
 
 
+THRESHOLD = garbage_collection.FREEZE_THRESHOLD
+FULL, YOUNG, FREEZE = ["unfreeze", "collect", "freeze"], ["collect", "freeze"], ["freeze"]
+
+
+@pytest.fixture
+def done(monkeypatch):
+    """What `gc` was asked to do."""
+    asked = []
+    for name in ("unfreeze", "collect", "freeze"):
+        monkeypatch.setattr(gc, name, lambda name=name: asked.append(name))
+    return asked
+
+
 @pytest.mark.parametrize(
-    ("grown", "idle", "collected"),
+    ("grown", "idle", "expected"),
     [
-        (garbage_collection.IDLE_COLLECTION_THRESHOLD // 2, True, 0),
-        (garbage_collection.IDLE_COLLECTION_THRESHOLD * 2, True, 2),
-        (garbage_collection.FORCED_COLLECTION_THRESHOLD // 2, False, 0),
-        (garbage_collection.FORCED_COLLECTION_THRESHOLD * 2, False, 2),
+        (THRESHOLD // 2, True, []),
+        (THRESHOLD, True, YOUNG),
+        (THRESHOLD, False, FREEZE),
+        (THRESHOLD * 2, True, FREEZE),  # a collection would take too long
     ],
 )
-def test_a_full_collection_runs_when_idle_after_many_objects_or_in_any_case_after_very_many(monkeypatch, grown, idle, collected):
-    done = []
+def test_new_objects_are_frozen_and_before_that_collected_if_there_is_time(monkeypatch, done, grown, idle, expected):
     monkeypatch.setattr(gc, "get_count", lambda: (0, grown // garbage_collection.GENERATION_0_THRESHOLD, 0))
-    monkeypatch.setattr(gc, "collect", lambda: done.append(grown))
 
     async def story():
         async with collecting(idle) as clock:
             assert gc.get_threshold()[1:] == (garbage_collection.NEVER, garbage_collection.NEVER)
+            done.clear()
+            await seconds(clock, 1)
+            assert done == expected
+
+    asyncio.run(story())
+
+
+MEBIBYTE = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("memory", "idle", "expected"),
+    [
+        ((100, 355), True, []),
+        ((100, 357), True, FULL),
+        ((1000, 1499), True, []),
+        ((1000, 1501), True, FULL),
+        ((1000, 1999), False, []),
+        ((1000, 2001), False, FULL),
+    ],
+)
+def test_all_objects_are_examined_when_memory_has_grown_since_the_last_time(monkeypatch, done, memory, idle, expected):
+    used = [0]
+    monkeypatch.setattr(garbage_collection, "_most_memory", lambda: used[0] * MEBIBYTE)
+
+    async def story():
+        loaded = asyncio.Event()
+        async with collecting(idle, loaded) as clock:
+            await seconds(clock, 1)
+            used[0] = memory[0]  # the cluster was read
+            loaded.set()
             await seconds(clock, 2)
-            assert len(done) == collected
+            done.clear()
+            used[0] = memory[1]
+            await seconds(clock, 2)
+            assert done == expected
 
     asyncio.run(story())
 
