@@ -327,6 +327,40 @@ def test_a_replacement_that_no_scheduler_places_stops_it(control_plane, nodes):
     assert closed(api) == set()
 
 
+def test_an_interrupt_while_a_budget_forbids_the_next_eviction_says_that_no_pod_is_missing(control_plane, spread_out):
+    api = control_plane.api
+    api.create(budget("web", unavailable=1))
+    eventually(allowed(api, 1))
+    left = first_eviction(api)
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME)
+    eventually(left)
+    api.patch("PodDisruptionBudget", "web", {"spec": {"maxUnavailable": 0}})
+    eventually(lambda: "trying again" in running.stderr.readline())
+    running.send_signal(signal.SIGTERM)
+    code, out, err = ended(running)
+    assert code == 130, out + err
+    assert "no evicted pod is without a replacement" in err
+    assert closed(api) == set()
+    wait_bound(control_plane, PODS)
+
+
+def test_an_interrupt_while_the_api_server_is_away_names_the_cordoned_nodes_in_few_lines(control_plane, spread_out):
+    api = control_plane.api
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME, "--timeout=3s")
+    eventually(lambda: closed(api))
+    control_plane.api_server.kill()
+    running.send_signal(signal.SIGTERM)
+    code, out, err = ended(running)
+    control_plane.start_api_server()
+    assert code == 130, out + err
+    assert err.count("watch of ") == 1, err
+    assert "still cordoned, open them with wharf rebalance --live --undo-cordons: node-" in err
+    command = [WHARF, "rebalance", "--live", f"--kubeconfig={control_plane.kubeconfig}", "--undo-cordons"]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).returncode == 0
+    assert closed(api) == set()
+    wait_bound(control_plane, PODS)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_an_interrupt_opens_the_nodes_and_a_second_run_ends_the_work(control_plane, spread_out, number):
     api = control_plane.api

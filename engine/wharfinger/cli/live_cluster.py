@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -107,7 +108,7 @@ async def watched(kubeconfig: str | None, context: str | None, agent: str) -> As
     credentials = Credentials(kubeconfig, context, clock.monotonic)
     async with Connection(credentials, Limits(request_timeout=10.0), user_agent=agent) as connection:
         live = WatchedCluster()
-        informers = Informers(connection, clock, _warn_of_failures)
+        informers = Informers(connection, clock, FailureLines(clock))
         watching = asyncio.create_task(informers.run(live))
         try:
             try:
@@ -124,9 +125,33 @@ async def watched(kubeconfig: str | None, context: str | None, agent: str) -> As
                 await watching
 
 
-def _warn_of_failures(event: object) -> None:
-    if isinstance(event, Failed):
-        streams.print_stderr(f"{event.where}: {event.error}")
+OUTAGE_SECONDS = 60.0
+"""Seconds in which the failures of all watches count as one outage of the API server."""
+
+
+class FailureLines:
+    """Prints the failures of a watched cluster: one line for an outage, which all kinds have, and each other failure once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._quiet_until = -math.inf
+        self._printed: set[str] = set()
+
+    def __call__(self, event: object) -> None:
+        """Print the failure unless it was printed; do nothing for other events."""
+        from wharfinger.kube import api_errors  # noqa: PLC0415 — imports that files do not need
+
+        if not isinstance(event, Failed):
+            return
+        text = f"{event.where}: {event.error}"
+        if isinstance(event.error, api_errors.TRANSIENT):
+            now = self._clock.monotonic()
+            if now >= self._quiet_until:
+                self._quiet_until = now + OUTAGE_SECONDS
+                streams.print_stderr(f"{text}; all watches are tried again")
+        elif text not in self._printed:
+            self._printed.add(text)
+            streams.print_stderr(text)
 
 
 @contextlib.contextmanager

@@ -104,13 +104,17 @@ class BindFailed(Exception):
 
 
 class WriteFailed(Exception):
-    """A status, object or deletion that was not written; `gone`: the object no longer exists."""
+    """A status, object or deletion that was not written; `gone`: the object no longer exists.
 
-    def __init__(self, reason: str, *, retriable: bool = True, gone: bool = False) -> None:
+    `declined`: the server has answered that it has not written it. Otherwise it may have done so, and its answer is lost.
+    """
+
+    def __init__(self, reason: str, *, retriable: bool = True, gone: bool = False, declined: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.retriable = retriable
         self.gone = gone
+        self.declined = declined
 
 
 class Binder(Protocol):

@@ -168,7 +168,9 @@ def failure(error: api_errors.ApiError) -> WriteFailed:
     invalid = isinstance(error, api_errors.Invalid)
     replaced = (isinstance(error, api_errors.Conflict) and _OTHER_UID.search(str(error))) or (invalid and "metadata.uid" in str(error))
     is_gone = isinstance(error, api_errors.NotFound) or bool(replaced)
-    return WriteFailed(str(error), retriable=not (is_gone or invalid or isinstance(error, api_errors.BadRequest)), gone=is_gone)
+    retriable = not (is_gone or invalid or isinstance(error, api_errors.BadRequest))
+    declined = not isinstance(error, api_errors.ServerError | api_errors.Unreachable)
+    return WriteFailed(str(error), retriable=retriable, gone=is_gone, declined=declined)
 
 
 class ApiWriter:
@@ -336,7 +338,7 @@ class ApiEvictions:
         try:
             await self._connection.request(method, path, body=body, content_type=content_type)
         except (api_errors.Forbidden, api_errors.Unauthorized) as error:
-            raise WriteFailed(str(error), retriable=False) from error
+            raise WriteFailed(str(error), retriable=False, declined=True) from error
         except api_errors.ApiError as error:
             raise failure(error) from error
 

@@ -2,12 +2,16 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 import wharfinger
+from wharfinger.cli import live_cluster
 from wharfinger.cli.commands.what_if import rebalance
+from wharfinger.emit import Failed
+from wharfinger.kube.api_errors import Forbidden, ServerError, Unreachable
 
 CLUSTER = """
 apiVersion: v1
@@ -139,3 +143,21 @@ def test_a_cordon_that_another_rebalance_has_left_is_reported(wharf, snapshot):
     code, _, err = wharf("rebalance", "--goal", "free-nodes", "--snapshot", snapshot)
     assert code == 0
     assert "still cordoned by another rebalance (me): node-b" in err
+
+
+def test_an_outage_of_the_api_server_is_one_line_and_other_failures_are_one_each(capsys):
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    report = live_cluster.FailureLines(clock)
+    now = [0.0]
+    for now[0] in (0.0, 1.0, live_cluster.OUTAGE_SECONDS - 1):
+        for kind in ("Node", "Pod"):
+            report(Failed(f"watch of {kind}", Unreachable("no answer")))
+            report(Failed(f"watch of {kind}", Forbidden(f"may not watch {kind}")))
+    now[0] = live_cluster.OUTAGE_SECONDS
+    report(Failed("watch of Pod", ServerError("busy")))
+    assert capsys.readouterr().err.splitlines() == [
+        "wharf: watch of Node: no answer; all watches are tried again",
+        "wharf: watch of Node: may not watch Node",
+        "wharf: watch of Pod: may not watch Pod",
+        "wharf: watch of Pod: busy; all watches are tried again",
+    ]

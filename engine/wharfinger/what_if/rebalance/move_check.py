@@ -218,7 +218,7 @@ class MoveCheck:
         self._live.state.set_time(self._clock.now())
         try:
             self._begin_draft()
-            return _changed(self.draft, move) is None and expected in self._decided(step, pod).equal_nodes
+            return self._changed(move) is None and expected in self._decided(step, pod).equal_nodes
         finally:
             self.draft.back_to(0)
 
@@ -264,7 +264,7 @@ class MoveCheck:
     def _try(self, step: Step, *, as_planned: bool, points: bool) -> None:
         """Change the draft by one move, which must go to the node of the plan if `as_planned` and no move before has ended elsewhere."""
         draft, move = self.draft, step.move
-        changed = _changed(draft, move)
+        changed = self._changed(move)
         if changed is not None:
             raise MoveNotPossible(changed)
         pod = self._live.pods[move.uid]
@@ -283,6 +283,22 @@ class MoveCheck:
             raise MoveNotPossible(f"pod {move.pod} would go to {decision.node}, not to {move.target} as planned")
         target = self._expected[move.uid] = move.target if is_target else decision.node
         draft.place(decision.pod, target, decision.claims_at(target))
+
+    def _changed(self, move: Move) -> str | None:
+        """The change of the pod or the nodes of a move since it was planned; None if there is none."""
+        snapshot = self.draft.snapshot
+        placed = snapshot.placed(move.uid)
+        pod = self._live.pods.get(move.uid)
+        if placed is None and pod is not None and not (pod.node_name or pod.terminating):
+            return f"pod {move.pod} was to be on {move.source} before the first move, and the scheduler has not placed it"
+        if placed is None or placed[1].terminating:
+            return gone(move)
+        if placed[1].key != move.pod:
+            return f"the pod of uid {move.uid} is {placed[1].key}, not {move.pod} as planned"
+        node = snapshot.names[placed[0]]
+        if node != move.source:
+            return f"pod {move.pod} is on {node}, not on {move.source} as planned"
+        return None if snapshot.row(move.target) is not None else f"node {move.target} is gone"
 
     def _decided(self, step: Step, pod: PodView) -> Decision:
         """The decision about the pod of a move, made again, once the draft is changed as the cluster is for the move."""
@@ -344,19 +360,6 @@ class MoveCheck:
 def gone(move: Move) -> str:
     """A sentence that says that the pod of a move is gone."""
     return f"pod {move.pod} is gone, or being deleted"
-
-
-def _changed(draft: Draft, move: Move) -> str | None:
-    """The change of the pod or the nodes of a move since it was planned; None if there is none."""
-    placed = draft.snapshot.placed(move.uid)
-    if placed is None or placed[1].terminating:
-        return gone(move)
-    if placed[1].key != move.pod:
-        return f"the pod of uid {move.uid} is {placed[1].key}, not {move.pod} as planned"
-    node = draft.snapshot.names[placed[0]]
-    if node != move.source:
-        return f"pod {move.pod} is on {node}, not on {move.source} as planned"
-    return None if draft.snapshot.row(move.target) is not None else f"node {move.target} is gone"
 
 
 def _opened(node: objects.Node) -> objects.Node:

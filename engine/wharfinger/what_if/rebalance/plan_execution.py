@@ -150,7 +150,7 @@ class PlanExecution:
         self._left_out: list[SkippedMove] = []
         self._leaving: Move | None = None  # whose pod is being evicted, or has no replacement yet
         self._evictions = 0
-        self._last_failure = ""
+        self._last_failures: dict[str, str] = {}  # reported reasons of the writes that are being repeated
 
     async def run(self, moves: Sequence[Move]) -> CarriedOut:
         """Carry out the moves in order.
@@ -247,9 +247,8 @@ class PlanExecution:
         if why := self._live.why_no_replacement(pod):
             raise MoveNotPossible(f"pod {pod.key} would not be created again: {why}")
         known = frozenset(self._live.siblings(pod))
-        self._leaving = move
         self._move_check.evicting(pod)
-        await self._evicted(pod)
+        await self._evicted(move, pod)
         replacement = await self._replacement(pod, known)
         self._move_check.replaced(move, pod, replacement)
         self._leaving = None
@@ -282,14 +281,24 @@ class PlanExecution:
         found: PodView = await self._awaited(placed, f"pod {pod.key} was evicted, and no replacement has a node")
         return found
 
-    async def _evicted(self, pod: PodView) -> None:
-        """Return when the pod is deleted or terminating."""
+    async def _evicted(self, move: Move, pod: PodView) -> None:
+        """Return when the pod is deleted or terminating. While the API server declines its eviction, `_leaving` is None."""
 
         def leaves() -> bool:
             now = self._live.pods.get(pod.uid)
             return now is None or now.terminating
 
-        await self._written(lambda: self._writes.evict(pod), f"evicting {pod.key}", leaves, gone_is_done=True)
+        async def evict() -> None:
+            self._leaving = move
+            try:
+                await self._writes.evict(pod)
+            except WriteFailed as failed:
+                if failed.declined:
+                    self._leaving = None
+                raise
+
+        await self._written(evict, f"evicting {pod.key}", leaves, gone_is_done=True)
+        self._leaving = move
         self._evictions += 1
         await self._awaited(lambda: leaves() or None, f"pod {pod.key} was evicted, and is still there")
 
@@ -368,12 +377,12 @@ class PlanExecution:
                     raise _Refused(f"{what}: {failed.reason}") from failed
                 if self._clock.monotonic() > until:
                     raise Stopped(f"{what}: {failed.reason}") from failed
-                if failed.reason != self._last_failure:
+                if failed.reason != self._last_failures.get(what):
                     self._report(f"{what}: {failed.reason}; trying again for {self._max_wait:g} s")
-                    self._last_failure = failed.reason
+                    self._last_failures[what] = failed.reason
                 await self._clock.sleep(RETRY_SECONDS)
             else:
-                self._last_failure = ""
+                self._last_failures.pop(what, None)
                 return
 
     async def _awaited(self, look: Callable[[], Any], what: str) -> Any:

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from collections import Counter
 from datetime import UTC, datetime
 
 import hypothesis.strategies as st
@@ -157,11 +158,18 @@ def test_an_eviction_whose_answer_was_lost_is_not_made_twice(world, plan):
     assert (len(done.completed), done.stopped) == (2, None)
 
 
+def not_placed(world, plain):
+    """Take the node from a pod: the plan was made as if the scheduler would place it first."""
+    world.live.delete("Pod", decode.convert(plain, objects.Pod))
+    world.live.upsert("Pod", decode.convert({**plain, "spec": {**plain["spec"], "nodeName": ""}}, objects.Pod))
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         (lambda world: world.live.delete("Pod", decode.convert(PODS[1], objects.Pod)), "pod default/two is gone"),
         (lambda world: world.live.delete("Node", world.nodes["c"]), "node c is gone"),
+        (lambda world: not_placed(world, PODS[1]), "pod default/two was to be on b before the first move, and"),
         (lambda world: world.live.upsert("Pod", decode.convert(owned("big", on="c", cpu="6"), objects.Pod)), "no place|would go to"),
         (lambda world: world.live.upsert("Pod", decode.convert(owned("new", on="a"), objects.Pod)), "would gain 1 now, not 2"),
         (lambda world: world.live.upsert("Node", cordoned(world.nodes["c"])), "no place|would go to"),
@@ -418,6 +426,45 @@ def test_the_reason_of_a_wait_is_reported_once(world, plan):
     assert carried_out(world, plan, report=reported.append).stopped is None
     assert reported[0] == "evicting default/one: budget; trying again for 300 s"
     assert len(reported) == 1 + len(plan.moves)
+
+
+def test_the_reason_of_a_wait_is_reported_once_for_each_of_the_nodes_that_wait_at_the_same_time():
+    nodes = [*NODES, node("d"), node("e")]
+    world = World(nodes, PODS)
+    plan = rebalance(CHAIN, state(nodes, PODS), WISHES)
+    reported, attempts = [], Counter()
+
+    def before_write(what, name):
+        attempts[name] += 1
+        if what == "cordon" and attempts[name] <= 3:
+            raise WriteFailed(f"no answer about {name}")
+
+    world.before_write = before_write
+    assert carried_out(world, plan, report=reported.append).stopped is None
+    waits = [sentence for sentence in reported if "trying again" in sentence]
+    assert len(waits) == len(set(waits)) == plan.most_cordoned > 1
+
+
+@pytest.mark.parametrize(
+    ("declined", "said"),
+    [
+        (True, "no evicted pod is without a replacement"),
+        (False, "pod default/one may have been evicted, and its replacement is not waited for"),
+    ],
+)
+def test_a_plan_that_is_cancelled_while_a_budget_forbids_says_that_the_pod_is_there(world, plan, declined, said):
+    async def run():
+        task = asyncio.ensure_future(carrying(world, report=lambda sentence: "trying again" in sentence and task.cancel()).run(plan.moves))
+
+        def before_write(what, _name):
+            if what == "evict":
+                raise WriteFailed("budget", declined=declined)
+
+        world.before_write = before_write
+        return await task
+
+    done = asyncio.run(run())
+    assert (done.cancelled, done.stopped, done.evicted) == (True, said, 0)
 
 
 def cancelled(world, plan, what):

@@ -29,7 +29,7 @@ from wharfinger.model.objects import quantity
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits, namespaces_without_pods
-from wharfinger.what_if.rebalance.move_check import cordon_hint, left_cordons
+from wharfinger.what_if.rebalance.move_check import UNDO, cordon_hint, left_cordons
 from wharfinger.what_if.rebalance.plan import DEFAULT_MOVES, NOUNS, Goal, GoalProgress, Move, PlanOptions, Rebalance, rebalance
 from wharfinger.what_if.rebalance.plan_execution import TIMEOUT, CarriedOut, PlanExecution
 
@@ -243,7 +243,7 @@ def _applied(  # noqa: PLR0913 — the plan, and the cluster on which it is carr
     left_out = f", {len(done.left_out)} left out, because they are no longer what was planned" if done.left_out else ""
     streams.print_stderr(f"{len(done.completed)} of {wording.count(len(moves), 'move')} carried out{left_out}")
     if done.closed:
-        streams.print_stderr(f"still cordoned, open them with kubectl uncordon: {', '.join(done.closed)}")
+        streams.print_stderr(f"still cordoned, open them with {UNDO}: {', '.join(done.closed)}")
     unchanged = "" if done.changed else "; nothing was changed"
     if done.cancelled:
         streams.print_stderr(f"{done.stopped}{unchanged}")
@@ -288,7 +288,7 @@ def _open_left_cordons(flags: WhatIfFlags, max_wait: float, unwanted: Sequence[s
     lines = [f"{name} is open again" for name in opened] or ["no node was left cordoned by a rebalance"] * (not closed)
     streams.out("".join(f"{line}\n" for line in lines))
     if closed:
-        streams.print_stderr(f"still cordoned, open them with kubectl uncordon: {', '.join(closed)}")
+        streams.print_stderr(f"still cordoned, repeat {UNDO}: {', '.join(closed)}")
     return 1 if closed else 0
 
 
