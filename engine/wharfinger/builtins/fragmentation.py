@@ -18,8 +18,8 @@ how many devices fit and how much does not, once for all nodes, and then each re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import lru_cache, partial
 
 import numpy as np
 from msgspec import Struct
@@ -29,12 +29,15 @@ from wharfinger.builtins.signature import NOT_NEGATIVE, AtNode, AtRows, Rows, al
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
 from wharfinger.language.semantics.types import Kind, Shape
+from wharfinger.model.columns.pod_table import ReadInSteps
 from wharfinger.model.devices.device import WHOLE, Device, DeviceDemand
-from wharfinger.model.devices.device_table import DevicesOf, DeviceTable
+from wharfinger.model.devices.device_table import DevicesOf, DeviceTable, ReadColumn, ReadPerNode
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 
 Numbers = NDArray[np.float64]
-MAX_CELLS = 2**17
-"""Numbers that are computed at a time, 1 MB, which caches of processors hold: for all devices of 5,000 nodes, they would be gigabytes."""
+MAX_CELLS = 2**15
+"""Numbers that are computed at a time, 256 KB, which caches of processors hold: for all devices of 5,000 nodes, they would be gigabytes."""
 
 FEW_DEVICES = 64
 """So many devices are not compared with each other: it would take longer than to calculate each of them."""
@@ -85,7 +88,10 @@ def _state(context: AtNode) -> State:
     )
 
 
-def _requested(context: AtNode | AtRows) -> tuple[float, float, DeviceDemand]:
+Requested = tuple[float, float, DeviceDemand]
+
+
+def _requested(context: AtNode | AtRows) -> Requested:
     """The CPU, memory and devices that the pod to be placed requests."""
     pod = context.pod
     demand = context.snapshot.devices.demand(pod) or DeviceDemand(0)
@@ -119,14 +125,26 @@ def _with(context: AtNode, device: Device, workload: typed.Workload) -> float | 
 
 
 class _Plan(Struct, frozen=True):
-    """A workload: `requests`, and one row per distinct pair of thousandths and models in `milli` and `models`."""
+    """A workload as arrays: of its requests, each (n_requests, 1), and of its distinct pairs of thousandths and models.
 
-    requests: tuple[tuple[float, float, float, int, float], ...]
-    """The CPU, memory and devices that each needs, its pair and its weight; infinite devices if it requests none."""
+    `cpu`, `memory` and `devices` are what each request needs, infinite devices if it requests none. `pair` (n_requests,) is the number of
+    its pair. The thousandths of the pairs are in `milli` (n_pairs, 1).
+    """
+
+    cpu: Numbers
+    memory: Numbers
+    devices: Numbers
+    pair: NDArray[np.intp]
+    weight: Numbers
     milli: Numbers
     models: tuple[frozenset[str], ...]
     alike: tuple[NDArray[np.intp], ...]
     """The pairs with the same models, those with fewer thousandths first."""
+
+    @property
+    def height(self) -> int:
+        """The numbers that are computed for a device."""
+        return len(self.cpu) + len(self.milli)
 
 
 @lru_cache(maxsize=64)
@@ -135,11 +153,13 @@ def _plan(workload: typed.Workload) -> _Plan:
     by_models: dict[frozenset[str], list[tuple[float, int]]] = {}
     for number, (milli, models) in enumerate(pairs):
         by_models.setdefault(models, []).append((milli, number))
+    requests = workload.requests
     return _Plan(
-        requests=tuple(
-            (each.cpu, each.memory, each.devices or np.inf, pairs.index((each.milli, each.models)), each.weight)
-            for each in workload.requests
-        ),
+        cpu=np.array([[each.cpu] for each in requests]),
+        memory=np.array([[each.memory] for each in requests]),
+        devices=np.array([[each.devices or np.inf] for each in requests]),
+        pair=np.array([pairs.index((each.milli, each.models)) for each in requests], dtype=np.intp),
+        weight=np.array([[each.weight] for each in requests]),
         milli=np.array([[milli] for milli, _ in pairs]),
         models=tuple(models for _, models in pairs),
         alike=tuple(np.array([number for _, number in sorted(each)], dtype=np.intp) for each in by_models.values()),
@@ -164,13 +184,15 @@ class _States(Struct, frozen=True):
     useless: Numbers
 
     def fragmentation(self, plan: _Plan) -> Numbers:
-        """The mean of F(m) of each column."""
-        mean = np.zeros(len(self.total))
-        for part in _parts(len(mean), 1):
-            cpu, memory, total = self.cpu[part], self.memory[part], self.total[part]
-            for needed_cpu, needed_memory, devices, pair, weight in plan.requests:  # in their order, as the definition adds
-                fits = (self.room[pair, part] >= devices) & (cpu >= needed_cpu) & (memory >= needed_memory)
-                mean[part] += weight * np.where(fits, self.useless[pair, part], total)
+        """The mean of F(m) of each column; requests are added in their order, as the definition does."""
+        mean = np.empty(len(self.total))
+        for part in _parts(len(mean), len(plan.cpu)):
+            fits = self.room[plan.pair, part] >= plan.devices
+            fits &= self.cpu[part] >= plan.cpu
+            fits &= self.memory[part] >= plan.memory
+            lost = np.where(fits, self.useless[plan.pair, part], self.total[part])
+            lost *= plan.weight
+            mean[part] = np.cumsum(lost, axis=0, out=lost)[-1]  # a sum over one column would add in another order
         return mean
 
 
@@ -276,26 +298,65 @@ class _Nodes:
         return chosen & (self.free >= milli)
 
 
-def _now_kernel(context: AtRows, workload: typed.Workload) -> Numbers:
-    def evaluate(rows: Rows) -> Numbers:
-        nodes = _Nodes(context, plan, rows)
-        return nodes.states(nodes.free).fragmentation(plan)
+def _kept(context: AtRows, workload: typed.Workload, rows: Rows, *, after: bool) -> Numbers:
+    """The fragmentation of some rows `after` the pod was placed, NaN where it has no room, or now; kept from the first for all rows on."""
+    key, evaluate = _keyed(lambda: context, workload, after=after)
+    return context.snapshot.devices.per_node(key, evaluate, rows)
 
+
+def _keyed(context: Callable[[], AtRows], workload: typed.Workload, *, after: bool) -> tuple[Hashable, Callable[[Rows], Numbers]]:
+    """The key of a fragmentation per node, and the function that computes it for some rows, as the cluster is then."""
+    if after:
+        requested = _requested(context())
+        return ("fragmentation", workload, requested), lambda rows: _after_rows(context(), workload, requested, rows)
+    return ("fragmentation", workload), lambda rows: _now_rows(context(), workload, rows)
+
+
+def _now_rows(context: AtRows, workload: typed.Workload, rows: Rows) -> Numbers:
     plan = _plan(workload)
-    return context.snapshot.devices.per_node(("fragmentation", workload), evaluate)[context.rows]  # the same for all pods
+    nodes = _Nodes(context, plan, rows)
+    return nodes.states(nodes.free).fragmentation(plan)
 
 
-def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, NDArray[np.bool_]]:
-    plan, (cpu, memory, asked) = _plan(workload), _requested(context)
-    nodes = _Nodes(context, plan, context.rows)
+def _after_rows(context: AtRows, workload: typed.Workload, requested: Requested, rows: Rows) -> Numbers:
+    plan, (cpu, memory, asked) = _plan(workload), requested
+    nodes = _Nodes(context, plan, rows)
     enough = nodes.free >= asked.milli
-    fits = nodes.per_node(enough.astype(np.float64)) >= asked.count
     if asked.count == 1 and asked.milli < WHOLE:
         least = np.full(nodes.n_rows, np.inf)
         np.minimum.at(least, nodes.owners[enough], nodes.fragmentation_with(cpu, memory, asked.milli, enough))
-        return least, fits
-    free = np.where(nodes.tightest(asked.count, asked.milli), nodes.free - asked.milli, nodes.free) if asked.count else nodes.free
-    return nodes.states(free, cpu, memory).fragmentation(plan), fits
+    else:
+        free = np.where(nodes.tightest(asked.count, asked.milli), nodes.free - asked.milli, nodes.free) if asked.count else nodes.free
+        least = nodes.states(free, cpu, memory).fragmentation(plan)
+    return np.where(nodes.per_node(enough.astype(np.float64)) >= asked.count, least, np.nan)
+
+
+def _now_kernel(context: AtRows, workload: typed.Workload) -> Numbers:
+    return _kept(context, workload, context.rows, after=False)
+
+
+def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, NDArray[np.bool_]]:
+    found = _kept(context, workload, context.rows, after=True)
+    absent = np.isnan(found)
+    return np.where(absent, 0.0, found), ~absent
+
+
+def _devices_ahead(context: Callable[[], AtRows], workload: typed.Workload) -> Iterator[ReadInSteps]:
+    """The devices of all nodes, with what a workload distinguishes."""
+    yield context().snapshot.devices
+    yield ReadColumn(context().snapshot.devices, "thousandths", _thousandths)
+    if any(_plan(workload).models):
+        yield ReadColumn(context().snapshot.devices, "model", _model, text=True)
+
+
+def _ahead(snapshot: Callable[[], Snapshot], pod: PodView, workload: typed.Workload, *, after: bool) -> Iterator[ReadInSteps]:
+    """The fragmentation of each node, and the devices that it is computed from."""
+
+    def context() -> AtRows:
+        return AtRows(snapshot(), pod, slice(None))
+
+    yield from _devices_ahead(context, workload)
+    yield ReadPerNode(context().snapshot.devices, *_keyed(context, workload, after=after), _plan(workload).height)
 
 
 def _with_kernel(context: AtRows, of: DevicesOf, workload: typed.Workload) -> tuple[Numbers, NDArray[np.bool_]]:
@@ -339,6 +400,7 @@ FRAGMENTATION = (
         never_nan=True,
         context=True,
         volatility=Volatility.ROW,
+        ahead=partial(_ahead, after=False),
     ),
     Function(
         name="fragmentation_after",
@@ -357,6 +419,7 @@ FRAGMENTATION = (
         never_nan=True,
         context=True,
         volatility=Volatility.ROW,
+        ahead=partial(_ahead, after=True),
     ),
     Function(
         name="fragmentation_with",
@@ -374,5 +437,6 @@ FRAGMENTATION = (
         never_nan=True,
         context=True,
         volatility=Volatility.ROW,
+        ahead=lambda snapshot, pod, workload: _devices_ahead(lambda: AtRows(snapshot(), pod, slice(None)), workload),
     ),
 )

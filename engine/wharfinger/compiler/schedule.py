@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
@@ -20,8 +21,10 @@ from wharfinger.compiler.graph.ir import CONST, Module, Node, Op, Rep, Stage, or
 from wharfinger.compiler.selections import is_selection
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.columns.arrays import StringTable
+from wharfinger.model.columns.pod_table import ReadInSteps
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import EvaluationContext
+from wharfinger.model.state.snapshot import Snapshot
 
 Registers = list[Any]
 Step = tuple[int, Callable[[Registers], Any]]  # the register that a step fills, and how
@@ -96,9 +99,9 @@ class Program(Struct, frozen=True, kw_only=True):
     """A scheduled module: the initial registers, the steps that a pod fills in, and a plan for each group of roots.
 
     `table_steps` fill in what is the same for all pods on one cluster: tables of its strings, which are as long as there are strings.
-    `lasting` are the steps of selections that stay the same for a pod on one cluster. `counting` is what selections read of the placed
-    pods, with the registers of the values that they capture. `registers` holds the register of each root by its
-    name.
+    `lasting` are the steps of selections that stay the same for a pod on one cluster. `counting` is what takes long to be read for the
+    first time, of the placed pods and of devices, with the registers of the values that it needs. `registers` holds the register of each
+    root by its name.
     """
 
     module: Module
@@ -116,7 +119,7 @@ class Program(Struct, frozen=True, kw_only=True):
 
     @property
     def reads_ahead(self) -> bool:
-        """True if there are counts of pods, or kept columns, that the first question about a pod reads."""
+        """True if there are counts of pods, devices, or kept columns, that the first question about a pod reads."""
         return bool(self.counting) or any(plan.static for plan in self.plans.values())
 
 
@@ -204,6 +207,8 @@ class _Scheduling:
             if found is not None:
                 function, captures = found
                 yield function, tuple(self.places[capture.number] for capture in captures)
+            if node.op.ahead is not None:
+                yield partial(_read_ahead, node.op.ahead), (POD, *(self.places[arg.number] for arg in node.args if arg.stage <= Stage.POD))
 
     def _run_nodes(self, roots: Sequence[Node], stop: frozenset[int] = frozenset()) -> list[Node]:
         """The RUN and DEVICE nodes that the roots need, operands first, without `stop` and the nodes that only those need."""
@@ -313,6 +318,12 @@ def _pod_values(node: Node) -> set[int]:
             continue
         found |= _pod_values(arg) if arg.rep is Rep.OBJECT and leaves.STRINGS in {inner.op for inner in arg.args} else {arg.number}
     return found
+
+
+def _read_ahead(
+    ahead: Callable[..., Iterator[ReadInSteps]], snapshot: Callable[[], Snapshot], values: Sequence[Any]
+) -> Iterator[ReadInSteps]:
+    return ahead(snapshot, *values)
 
 
 def _call(function: Callable[..., Any], places: Sequence[int]) -> Callable[[Registers], Any]:

@@ -264,7 +264,7 @@ class PrecomputingPlugin:
 
 
 class CountingPlugin:
-    """A plugin of Wharfinger itself that counts placed pods, so that a scheduler counts them in steps."""
+    """A plugin of Wharfinger itself that counts placed pods or devices, so that a scheduler counts them in steps."""
 
     def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:
         """Yield the counts that a decision about the pod reads; each is counted in steps before the next one is asked for.

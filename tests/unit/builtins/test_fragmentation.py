@@ -17,6 +17,7 @@ from wharfinger.builtins.fragmentation import FRAGMENTATION, State
 from wharfinger.builtins.signature import AtNode, AtRows
 from wharfinger.language.semantics import typed
 from wharfinger.model import objects
+from wharfinger.model.devices import device_table
 from wharfinger.model.devices.device import MILLI, WHOLE, Device, DeviceDemand, Store
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -161,6 +162,63 @@ def test_kept_values_of_nodes_follow_every_change(
         else:
             meta = objects.ObjectMeta(name=name, annotations={"devices": data.draw(DEVICES)})
             state.add_node(objects.Node(metadata=meta, status=objects.NodeStatus(allocatable={"cpu": "8", "memory": "2Gi"})))
+
+
+@settings(max_examples=60)
+@given(NODES, st.lists(REQUESTS, min_size=1, max_size=3), ASKS, st.booleans(), st.data())
+def test_values_that_are_computed_in_steps_follow_every_change(
+    nodes: list[tuple[int, int, str]], requests: list[typed.Request], ask: str, known: bool, data: st.DataObject
+) -> None:
+    state, workload, view = cluster(nodes), typed.Workload("typical", tuple(requests)), asking(0, 0, ask)
+
+    def change() -> None:
+        name = f"n{data.draw(st.integers(0, len(nodes)))}"
+        if data.draw(st.booleans()) and state.snapshot().row(name) is not None:
+            uid = f"x{state.revision}"
+            state.add_pod(pod_of(uid, name, uid=uid, cpu="1500m"))
+        else:
+            meta = objects.ObjectMeta(name=name, annotations={"devices": data.draw(DEVICES)})
+            state.add_node(objects.Node(metadata=meta, status=objects.NodeStatus(allocatable={"cpu": "8", "memory": "2Gi"})))
+
+    for function in (NOW, AFTER):
+        if known:
+            function.vector(AtRows(state.snapshot(), view, slice(None)), workload)
+            change()
+        with pytest.MonkeyPatch.context() as patch:
+            for limit in ("READ_PER_STEP", "COLUMN_PER_STEP", "CELLS_PER_STEP"):
+                patch.setattr(device_table, limit, 1)
+            for reader in function.ahead(state.snapshot, view, workload):
+                for _ in reader.read_in_steps():
+                    if data.draw(st.booleans()):
+                        change()
+        snapshot = state.snapshot()
+        for rows in (slice(None), np.arange(snapshot.n_nodes)):
+            found, there = (
+                (function.vector(AtRows(snapshot, view, rows), workload), np.ones(snapshot.n_nodes, np.bool_))
+                if function is NOW
+                else function.vector(AtRows(snapshot, view, rows), workload)
+            )
+            shown = [value if present else None for value, present in zip(found.tolist(), there.tolist(), strict=True)]
+            assert shown == [function.scalar(AtNode(snapshot, view, row), workload) for row in range(snapshot.n_nodes)]
+
+
+def test_nothing_is_computed_again_after_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = mix({"devices": 1, "milli": 400.0, "models": frozenset("A")}, {"devices": 1, "weight": 0.25})
+    state, view, calculated = cluster([(4, 4, ":1000 :700 A:700 B:300")] * 400), asking(100, 1, "1x500"), list[int]()
+    usual = fragmentation._Nodes.states
+    monkeypatch.setattr(fragmentation._Nodes, "states", lambda nodes, *more: calculated.append(nodes.n_rows) or usual(nodes, *more))
+    monkeypatch.setattr(device_table, "CELLS_PER_STEP", 1000)
+    for reader in AFTER.ahead(state.snapshot, view, workload):
+        for _ in reader.read_in_steps():
+            pass
+    assert sum(calculated) == 400
+    assert max(calculated) <= 1000 // (4 * 3)
+    calculated.clear()
+    AFTER.vector(AtRows(state.snapshot(), view, slice(None)), workload)
+    state.add_pod(pod_of("x", "n7", uid="x", cpu="1500m"))
+    AFTER.row(AtNode(state.snapshot(), view, 7), workload)
+    AFTER.vector(AtRows(state.snapshot(), view, np.array([3, 7])), workload)
+    assert calculated == [1]
 
 
 def test_equal_devices_of_a_node_are_calculated_once(monkeypatch: pytest.MonkeyPatch) -> None:

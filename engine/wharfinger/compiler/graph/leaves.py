@@ -5,6 +5,7 @@ Attributes of pods are read by the schema's `read`, attributes of nodes by its `
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, 
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Attribute, Subject, Volatility
 from wharfinger.language.semantics.types import NUMERIC, Kind, Type
-from wharfinger.model.devices.device_table import DevicesOf
+from wharfinger.model.devices.device_table import DevicesOf, DeviceTable, ReadColumn
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import NamespaceLabels
+from wharfinger.model.state.snapshot import Snapshot
 
 PARAM = Op(name="param")
 POD = Op(name="pod")
@@ -194,13 +197,18 @@ def _of_device(graph: Graph, record: Attribute, type_: Type, key: Value | None) 
     """The value of an attribute of each device, from the columns of devices."""
     rep = rep_of(type_, Stage.DEVICE)
 
+    def column(table: DeviceTable, *keys: str) -> ReadColumn:
+        return ReadColumn(table, (record.path, type_.kind, *keys), lambda device: record.read(device, *keys), text=rep is Rep.CODE)
+
     def read(of: DevicesOf, *keys: str) -> tuple[Any, Any]:
-        column = of.table.codes if rep is Rep.CODE else of.table.numbers
-        values = column((record.path, type_.kind, *keys), lambda device: record.read(device, *keys))[of.entries]
+        values = column(of.table, *keys).values[of.entries]
         present = values >= 0 if rep is Rep.CODE else ~np.isnan(values)
         return (values == 1.0 if rep is Rep.BOOL else values), present
 
-    op = Op(name=f"device.{record.path}", vector=read, key=type_.kind)
+    def ahead(snapshot: Callable[[], Snapshot], _pod: PodView, *keys: str) -> Iterator[ReadColumn]:
+        yield column(snapshot().devices, *keys)
+
+    op = Op(name=f"device.{record.path}", vector=read, key=type_.kind, ahead=ahead)
     operands = (graph.devices(), *(() if key is None else (key.node,)))
     pair = graph.apply(op, operands, Rep.OBJECT, at=Stage.DEVICE)
     own = graph.apply(operations.IS_PRESENT, (pair,), Rep.BOOL) if record.type.optional else None

@@ -84,9 +84,9 @@ class Decider:
         """The work of `decide` in steps; yields True after steps of a search for devices or volumes.
 
         There are some for a pod with claims for devices, or with volumes, and for the first pod of a template on a large cluster: counts of
-        placed pods, and columns of policies. The first `STEPS_AT_ONCE` of these are taken together. With `evicting`, a pod that fits no
-        node has steps of the search for pods to evict too. `snapshot` returns the present cluster. An exception here is raised again in the
-        decision, which reports it.
+        placed pods and of devices, and columns of policies. These come again if much has changed since the last pod. The first
+        `STEPS_AT_ONCE` of them are taken together. With `evicting`, a pod that fits no node has steps of the search for pods to evict too.
+        `snapshot` returns the present cluster. An exception here is raised again in the decision, which reports it.
         """
         with suppress(Exception):
             now = snapshot()
@@ -97,7 +97,7 @@ class Decider:
                 for plugin in self.chain.precomputing:
                     for _ in plugin.precompute(pod, snapshot, kept=kept is not None):
                         yield True
-            if kept is None or not kept.follows(now):
+            if kept is None or not kept.follows(now) or kept.is_far_behind(now):
                 for number, _ in enumerate(_read_in_steps(self.chain, pod, snapshot)):
                     if number >= STEPS_AT_ONCE:
                         yield False

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
+CHANGED_AT_ONCE = 256
+"""Changed rows up to which the next decision about pods of a template reads and computes everything at once."""
+
+
 class Choice(Struct, frozen=True):
     """The best row, and the number of equally good rows among which the hash chose it (1: no tie)."""
 
@@ -139,6 +143,13 @@ class Evaluation:
     def follows(self, snapshot: Snapshot) -> bool:
         """True if the next update evaluates only what has changed; False if it evaluates all rules on all nodes."""
         return self.revision >= snapshot.layout_revision and snapshot.strings is self._strings
+
+    def is_far_behind(self, snapshot: Snapshot) -> bool:
+        """True if policies read much ahead of the first decision, and so many rows changed since the last one that they may do so again."""
+        if not any(policy.program.reads_ahead for policy in self.pod_rules.governing):
+            return False
+        changed = snapshot.usage_changes(self.revision)
+        return changed is None or len(changed) > CHANGED_AT_ONCE
 
     def concluded(self, choice: Choice | None) -> None:
         """End the measurement of the decision that the last update belongs to; `choice` is its outcome."""

@@ -206,6 +206,11 @@ class RowChanges:
                 return distinct(later) if len(later) > 1 else later
         return np.flatnonzero(self._column.view > revision)
 
+    def last(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        """The revision of the last change of some rows, (n_rows,) int64."""
+        found: NDArray[np.int64] = self._column.array[rows]
+        return found
+
     def since_any_layout(self, revision: int) -> NDArray[np.intp]:
         """The rows that changed after a revision, by their present numbers; rows may have been added, removed or moved since then."""
         return np.flatnonzero(self._column.view > revision)

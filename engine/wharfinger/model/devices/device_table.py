@@ -4,11 +4,14 @@ Policies ask of devices per node, so the devices of a node are neighbours: `star
 read. The table is made when a policy or plugin first reads devices, and then follows the log of changed rows: the devices of a changed node
 are read from the sources again. If there are as many as before, their entries are overwritten. A cluster whose devices are never read has
 no table.
+
+The first reading of the devices, of a column, and of a number per node takes long on a large cluster. Each can be done in steps before it
+is needed (`DeviceTable.read_in_steps`, `ReadColumn`, `ReadPerNode`). What changes between the steps is read again at the next question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import proxy
 
@@ -16,14 +19,22 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from wharfinger.model.columns.arrays import ABSENT, RowChanges, StringTable
+from wharfinger.model.columns.arrays import ABSENT, NONE, RowChanges, StringTable
 from wharfinger.model.columns.node_table import NodeTable
 from wharfinger.model.columns.pod_table import PodTable
 from wharfinger.model.devices.device import Device, DeviceDemand, DeviceSource, Store
 from wharfinger.model.objects.pod_view import PodView
 
-MAX_KEPT: Final = 32
-"""The numbers per node that are kept at most."""
+MIN_KEPT: Final = 32
+"""The numbers per node that are kept in any case; those used least recently are dropped first."""
+MAX_KEPT_CELLS: Final = 2**22
+"""The numbers per node that are kept at most, times the nodes: 32 MB."""
+READ_PER_STEP: Final = 96
+"""Nodes, their devices, and the pods on them that are read in one step: about 1 ms."""
+COLUMN_PER_STEP: Final = 512
+"""Devices of which a column is read in one step: about 1 ms."""
+CELLS_PER_STEP: Final = 2**15
+"""Numbers that are computed in one step for a number per node: about 1 ms."""
 MAX_COLUMNS: Final = 256
 """The columns kept at most; a pod may name any attribute, and the one used least recently is dropped first."""
 
@@ -53,6 +64,8 @@ class DevicesOf(NamedTuple):
 
 
 ReadDevice = Callable[[Device], Any]
+Evaluate = Callable[[NDArray[np.intp] | slice], NDArray[np.float64]]
+"""Computes a number for the nodes of some rows, (n_rows,) float64."""
 
 
 class _Column:
@@ -84,6 +97,7 @@ class DeviceTable:
         "_names",
         "_objects_seen",
         "_owners",
+        "_read_at",
         "_row_versions",
         "_seen",
         "_sources",
@@ -105,6 +119,7 @@ class DeviceTable:
         self._tokens: list[Hashable] = []
         self._kept: dict[Hashable, _Kept] = {}
         self._row_versions: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._read_at: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # the revision at which each row was read ahead of the others
         self._layout = -1
         self._seen = self._objects_seen = -1
         self._strings: StringTable | None = None
@@ -130,11 +145,7 @@ class DeviceTable:
         if len(rows) == 1:
             start, end = self._starts[rows.item()], self._starts[rows.item() + 1]
             return DevicesOf(self, np.arange(start, end), np.zeros(end - start, dtype=np.intp), 1)
-        starts = self._starts[rows]
-        counts = self._starts[rows + 1] - starts
-        owners = np.repeat(np.arange(len(rows), dtype=np.intp), counts)
-        entries = np.arange(len(owners), dtype=np.intp) + (starts - np.cumsum(counts) + counts)[owners]
-        return DevicesOf(self, entries, owners, len(rows))
+        return DevicesOf(self, *_entries(self._starts, rows), len(rows))
 
     def numbers(self, key: Hashable, read: ReadDevice) -> NDArray[np.float64]:
         """A number of each device, (n_devices,) float64 with NaN where `read` returns None; `key` identifies `read`."""
@@ -144,34 +155,123 @@ class DeviceTable:
         """The string code of a text of each device, (n_devices,) int32 with -1 where `read` returns None; `key` identifies `read`."""
         return self._column(key, read, text=True)
 
-    def per_node(self, key: Hashable, evaluate: Callable[[slice | NDArray[np.intp]], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """A number of each node, (n_nodes,) float64, that depends on nothing but the node, its pods and its devices.
+    def per_node(self, key: Hashable, evaluate: Evaluate, rows: slice | NDArray[np.intp]) -> NDArray[np.float64]:
+        """A number of each node of some rows, (n_rows,) float64, that depends on nothing but the node, its pods and its devices.
 
-        It is kept; `evaluate` computes it for rows that changed, and `key` identifies `evaluate`. The caller must not change the result.
+        It is kept once it was computed for all rows. `evaluate` computes it for rows that changed, and `key` identifies `evaluate`. The
+        caller must not change the result.
         """
         self.follow()
-        tables, known = self._tables, self._kept.pop(key, None)
-        if known is None or known.layout != tables.layout_revision:
-            if len(self._kept) >= MAX_KEPT:
-                del self._kept[next(iter(self._kept))]
-            known = _Kept(evaluate(slice(None)), tables.revision, self.version, tables.layout_revision)
-        elif known.revision != tables.revision or known.version != self.version:
-            changed = [tables.node_changes.since(known.revision), tables.usage_changes.since(known.revision)]
-            changed += [np.flatnonzero(self._row_versions > known.version)] if known.version != self.version else []
-            rows = np.unique(np.concatenate(changed))
-            if len(rows):
-                known.values = known.values.copy()  # readers of the former array keep it unchanged
-                known.values[rows] = evaluate(rows)
-            known.revision, known.version = tables.revision, self.version
+        known = self._kept.pop(key, None)
+        if known is None or known.layout != self._tables.layout_revision:
+            if not isinstance(rows, slice):
+                return evaluate(rows)
+            known = self._keeping(evaluate(slice(None)))
+        elif len(changed := self._changed_since(known)):
+            known.values = known.values.copy()  # readers of the former array keep it unchanged
+            known.values[changed] = evaluate(changed)
+        known.revision, known.version = self._tables.revision, self.version
+        self._keep(key, known)
+        return known.values[rows]
+
+    def _keeping(self, values: NDArray[np.float64]) -> _Kept:
+        return _Kept(values, self._tables.revision, self.version, self._tables.layout_revision)
+
+    def _keep(self, key: Hashable, known: _Kept) -> None:
+        self._kept.pop(key, None)
+        while len(self._kept) >= max(MIN_KEPT, MAX_KEPT_CELLS // max(1, len(self._by_row))):
+            del self._kept[next(iter(self._kept))]
         self._kept[key] = known
-        return known.values
+
+    def _changed_since(self, known: _Kept) -> NDArray[np.intp]:
+        """The rows that changed since a number per node was computed; rows have not been added or moved."""
+        tables = self._tables
+        if known.revision == tables.revision and known.version == self.version:
+            return NONE
+        changed = [tables.node_changes.since(known.revision), tables.usage_changes.since(known.revision)]
+        changed += [np.flatnonzero(self._row_versions > known.version)] if known.version != self.version else []
+        return np.unique(np.concatenate(changed))
+
+    # ── in steps ──
+
+    def read_in_steps(self) -> Generator[None]:
+        """The steps of reading the devices of all nodes, or of those that changed since the last question."""
+        return self._read_changed_in_steps() if self._seen >= 0 else self._read_all_in_steps()
+
+    def _read_all_in_steps(self) -> Generator[None]:
+        tables, found, read = self._tables, dict[str, tuple[Device, ...]](), 0
+        began = tables.revision, tables.objects.revision, [source.token(tables.objects) for source in self._sources]
+        for name in list(tables.nodes.names):
+            row = tables.nodes.row_of.get(name)
+            if row is None:  # it was removed meanwhile
+                continue
+            found[name] = self._read(row)
+            read += 1 + len(found[name]) + len(tables.pods.by_row[row])
+            if read >= READ_PER_STEP:
+                read = 0
+                yield
+        if self._seen < 0:  # else it was asked meanwhile
+            self._names, self._by_row = list(found), list(found.values())
+            self._seen, self._objects_seen, self._tokens = began
+
+    def _read_changed_in_steps(self) -> Generator[None]:
+        """The steps of reading changed nodes ahead of the others; they end where rows are added or moved."""
+        tables = self._tables
+        if self._layout != tables.layout_revision:
+            return
+        rows = self._changed_rows()
+        read = np.array([1 + len(self._by_row[row]) + len(tables.pods.by_row[row]) for row in rows.tolist()], dtype=np.intp)
+        for portion in _portions(rows, read, READ_PER_STEP):
+            self._read_again(portion.tolist())
+            self._read_at[portion] = tables.revision
+            yield
+            if self._layout != tables.layout_revision:
+                return
+
+    def read_column_in_steps(self, key: Hashable, read: ReadDevice, *, text: bool) -> Generator[None]:
+        """The steps of `numbers`, or `codes` with `text`, for a column that is not kept yet; they end where devices are laid out again."""
+        self.follow()
+        self._follow_strings()
+        if key in self._columns:
+            return
+        column, starts, version, portions = _Column(read, text=text), self._starts, self.version, list[NDArray[Any]]()
+        strings = self._tables.nodes.strings
+        for rows in _portions(np.arange(len(self._by_row)), np.diff(starts), COLUMN_PER_STEP):
+            portions.append(self._values(column, [device for row in rows.tolist() for device in self._by_row[row]]))
+            yield
+            self.follow()
+            if self._starts is not starts or self._tables.nodes.strings is not strings:
+                return
+        if key not in self._columns and portions:
+            column.values = np.concatenate(portions)
+            self._write_over([column], np.flatnonzero(self._row_versions > version).tolist())
+            self._keep_column(key, column)
+
+    def compute_in_steps(self, key: Hashable, evaluate: Evaluate, height: int) -> Generator[None]:
+        """The steps of `per_node`, of the rows that changed if it is kept; `height` is how many numbers `evaluate` computes for a device.
+
+        They end where rows are added or moved.
+        """
+        self.follow()
+        tables, known = self._tables, self._kept.get(key)
+        if known is not None and known.layout == tables.layout_revision:
+            fresh, rows = self._keeping(known.values.copy()), self._changed_since(known)
+        else:
+            fresh, rows = self._keeping(np.empty(len(self._by_row))), np.arange(len(self._by_row))
+        for portion in _portions(rows, np.diff(self._starts)[rows], max(1, CELLS_PER_STEP // height)):
+            fresh.values[portion] = evaluate(portion)
+            yield
+            if tables.layout_revision != fresh.layout:
+                return
+        if len(rows):
+            self._keep(key, fresh)
 
     # ── following ──
 
     def follow(self) -> Sequence[int] | None:
         """Read the devices of changed nodes again; returns the rows whose devices are others now, None if rows were added or moved."""
         tables = self._tables
-        if self._seen == tables.revision and self._objects_seen == tables.objects.revision:
+        if self._seen == tables.revision and self._objects_seen == tables.objects.revision and self._layout == tables.layout_revision:
             return ()
         tokens = [source.token(tables.objects) for source in self._sources]
         rows = self._changed(tokens)
@@ -187,7 +287,7 @@ class DeviceTable:
     def follow_objects(self) -> None:
         """Follow a change of objects that are neither nodes nor pods: rows whose devices are others now count as changed."""
         tables = self._tables
-        for row in self.follow() or ():
+        for row in (self.follow() if self._seen >= 0 else None) or ():
             tables.usage_changes.record(row, tables.revision)
 
     def _changed(self, tokens: Sequence[Hashable]) -> Collection[int]:
@@ -195,9 +295,7 @@ class DeviceTable:
         tables = self._tables
         if self._seen < 0:
             return range(tables.nodes.rows.count)
-        moved = self._seen < tables.layout_revision
-        both = tables.node_changes, tables.usage_changes
-        rows = {row for each in both for row in (each.since_any_layout if moved else each.since)(self._seen).tolist()}
+        rows = set(self._changed_rows().tolist())
         for source, old, new in zip(self._sources, self._tokens, tokens, strict=True):
             if old == new:
                 continue
@@ -206,6 +304,14 @@ class DeviceTable:
                 return range(tables.nodes.rows.count)
             rows |= {tables.nodes.row_of[name] for name in names if name in tables.nodes.row_of}
         return rows
+
+    def _changed_rows(self) -> NDArray[np.intp]:
+        """The rows whose node or pods changed since they were read, by the numbers of now."""
+        both = self._tables.node_changes, self._tables.usage_changes
+        if self._layout != self._tables.layout_revision:
+            return np.union1d(*(each.since_any_layout(self._seen) for each in both))
+        rows = np.union1d(*(each.since(self._seen) for each in both))
+        return rows[np.maximum(*(each.last(rows) for each in both)) > self._read_at[rows]]
 
     def _read(self, row: int) -> tuple[Device, ...]:
         tables = self._tables
@@ -217,20 +323,32 @@ class DeviceTable:
 
     def _rebuild(self, rows: Collection[int]) -> None:
         """Put the devices into the order of the nodes of now; only those of `rows` are read."""
-        names, known = self._tables.nodes.names, dict(zip(self._names, self._by_row, strict=True))
+        names, known = self._tables.nodes.names, dict(zip(self._names, enumerate(self._by_row), strict=True))
         for row in rows:
-            known[names[row]] = self._read(row)
+            known[names[row]] = -1, self._read(row)
         self._names = list(names)
-        self._by_row = [known[name] for name in names]
-        self._lay_out()
+        found = [known[name] for name in names]
+        self._by_row = [devices for _, devices in found]
+        self._lay_out(np.array([former for former, _ in found], dtype=np.intp))
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, former: NDArray[np.intp]) -> None:
+        """Number the entries again. `former` has the row in which the devices of each row were before, -1 for those that were read now."""
+        before = self._starts
         counts = np.fromiter(map(len, self._by_row), dtype=np.intp, count=len(self._by_row))
         self._starts = np.concatenate((np.zeros(1, dtype=np.intp), np.cumsum(counts)))
         self._owners = np.repeat(np.arange(len(counts), dtype=np.intp), counts)
-        self._columns.clear()
+        self._read_at = np.zeros(len(counts), dtype=np.int64)
         self.version += 1
         self._row_versions = np.full(len(counts), self.version, dtype=np.int64)
+        if not self._columns:
+            return
+        stay = np.flatnonzero(former >= 0)
+        (old, _), (new, _) = _entries(before, former[stay]), _entries(self._starts, stay)
+        for column in self._columns.values():
+            values = np.empty(len(self._owners), dtype=column.values.dtype)
+            values[new] = column.values[old]
+            column.values = values
+        self._write_over(self._columns.values(), np.flatnonzero(former < 0).tolist())
 
     def _read_again(self, rows: Collection[int]) -> list[int]:
         as_many = True
@@ -242,15 +360,17 @@ class DeviceTable:
                 self._by_row[row] = devices
                 changed.append(row)
         if not as_many:
-            self._lay_out()
+            former = np.arange(len(self._by_row))
+            former[changed] = -1
+            self._lay_out(former)
         elif changed:
             self.version += 1
             self._row_versions[changed] = self.version
-            self._write_over(changed)
+            self._write_over(self._columns.values(), changed)
         return changed
 
-    def _write_over(self, rows: Sequence[int]) -> None:
-        for column in self._columns.values():
+    def _write_over(self, columns: Iterable[_Column], rows: Sequence[int]) -> None:
+        for column in columns:
             for row in rows:
                 start, end = self._starts[row], self._starts[row + 1]
                 column.values[start:end] = self._values(column, self._by_row[row])
@@ -259,18 +379,25 @@ class DeviceTable:
 
     def _column(self, key: Hashable, read: ReadDevice, *, text: bool) -> NDArray[Any]:
         self.follow()
-        strings = self._tables.nodes.strings
-        if strings is not self._strings:  # codes of another table
-            self._strings = strings
-            self._columns = {name: column for name, column in self._columns.items() if not column.text}
+        self._follow_strings()
         column = self._columns.pop(key, None)
         if column is None:
             column = _Column(read, text=text)
             column.values = self._values(column, [device for devices in self._by_row for device in devices])
-            if len(self._columns) >= MAX_COLUMNS:
-                del self._columns[next(iter(self._columns))]
-        self._columns[key] = column
+        self._keep_column(key, column)
         return column.values
+
+    def _keep_column(self, key: Hashable, column: _Column) -> None:
+        if len(self._columns) >= MAX_COLUMNS:
+            del self._columns[next(iter(self._columns))]
+        self._columns[key] = column
+
+    def _follow_strings(self) -> None:
+        """Forget codes of another table."""
+        strings = self._tables.nodes.strings
+        if strings is not self._strings:
+            self._strings = strings
+            self._columns = {name: column for name, column in self._columns.items() if not column.text}
 
     def _values(self, column: _Column, devices: Sequence[Device]) -> NDArray[Any]:
         found = [column.read(device) for device in devices]
@@ -278,3 +405,53 @@ class DeviceTable:
             code = self._tables.nodes.strings.code
             return np.array([ABSENT if value is None else code(value) for value in found], dtype=np.int32)
         return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
+
+
+def _entries(starts: NDArray[np.intp], rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The entries of the devices of some rows, and for each entry the place of its row among `rows`."""
+    first = starts[rows]
+    counts = starts[rows + 1] - first
+    owners = np.repeat(np.arange(len(rows), dtype=np.intp), counts)
+    return np.arange(len(owners), dtype=np.intp) + (first - np.cumsum(counts) + counts)[owners], owners
+
+
+def _portions(rows: NDArray[np.intp], sizes: NDArray[np.intp], largest: int) -> Iterator[NDArray[np.intp]]:
+    """Some rows in portions whose sizes add up to `largest` at most; at least one row, and at most `largest` of them, in each."""
+    sums = np.cumsum(np.maximum(sizes, 1))
+    first = 0
+    while first < len(rows):
+        before = sums[first - 1] if first else 0
+        end = max(first + 1, int(np.searchsorted(sums, before + largest, side="right")))
+        yield rows[first:end]
+        first = end
+
+
+class ReadColumn(Struct, frozen=True):
+    """A column of a table of devices, read in steps; with `text` one of codes."""
+
+    table: DeviceTable
+    key: Hashable
+    read: ReadDevice
+    text: bool = False
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The column: `DeviceTable.numbers`, or `DeviceTable.codes` with `text`."""
+        return (self.table.codes if self.text else self.table.numbers)(self.key, self.read)
+
+    def read_in_steps(self) -> Generator[None]:
+        """The steps of reading it; none if it is kept."""
+        return self.table.read_column_in_steps(self.key, self.read, text=self.text)
+
+
+class ReadPerNode(Struct, frozen=True):
+    """A number of each node in a table of devices, computed in steps: `height` numbers for each device."""
+
+    table: DeviceTable
+    key: Hashable
+    evaluate: Evaluate
+    height: int
+
+    def read_in_steps(self) -> Generator[None]:
+        """The steps of computing it; of the nodes that changed if it is kept."""
+        return self.table.compute_in_steps(self.key, self.evaluate, self.height)

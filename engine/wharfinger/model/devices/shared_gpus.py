@@ -291,12 +291,9 @@ class GpuTables:
         """The table under these names; None before `add`."""
         return self._tables.get(names)
 
-    def add(self, names: GpuNames, rows: arrays.Rows, nodes: Iterable[tuple[objects.Node, Iterable[PodView]]]) -> GpuTable:
-        """A new table of all nodes, each with its pods, in row order."""
-        table = self._tables[names] = GpuTable(rows, names)
-        for row, (node, pods) in enumerate(nodes):
-            table.set_node(row, node, pods)
-        return table
+    def add(self, table: GpuTable) -> None:
+        """Follow the nodes and pods from now on in a table that counts them as they are now."""
+        self._tables[table.names] = table
 
     def set_node(self, row: int, node: objects.Node, pods: Iterable[PodView]) -> None:
         """Follow a new or changed node."""

@@ -27,7 +27,7 @@ from wharfinger.model.devices.shared_gpus import GpuNames, GpuTable
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import ObjectStore
-from wharfinger.model.state.tables import ClusterTables
+from wharfinger.model.state.tables import ClusterTables, ReadGpus
 
 
 class KnownGroup(NamedTuple):
@@ -234,6 +234,10 @@ class Snapshot:
     def gpus(self, names: GpuNames) -> GpuTable:
         """The single GPUs of all nodes, counted by these names."""
         return self._current().gpu_table(names)
+
+    def reading_gpus(self, names: GpuNames) -> ReadGpus:
+        """The single GPUs of all nodes, counted in steps by these names."""
+        return ReadGpus(self._current(), names)
 
     # ── facts about nodes ──
 

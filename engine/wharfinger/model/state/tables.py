@@ -7,11 +7,12 @@ nominations (pods for which preemption reserved a node), the other objects, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.model import objects
@@ -23,7 +24,7 @@ from wharfinger.model.columns.resource_table import HostPorts
 from wharfinger.model.columns.selection import Selections
 from wharfinger.model.devices import allocated
 from wharfinger.model.devices.device import DeviceSource
-from wharfinger.model.devices.device_table import DeviceTable
+from wharfinger.model.devices.device_table import READ_PER_STEP, DeviceTable
 from wharfinger.model.devices.shared_gpus import GpuNames, GpuTable, GpuTables, SharedGpus
 from wharfinger.model.devices.sliced_devices import SlicedDevices
 from wharfinger.model.objects.node_view import NodePart, changed_parts
@@ -256,10 +257,32 @@ class ClusterTables:
         """The single GPUs of all nodes, counted by these names; kept from the first call on."""
         known = self.gpus.known(names)
         if known is None:
-            pairs = ((node, self._pods_on(row)) for row, node in enumerate(self.nodes.objects))
-            known = self.gpus.add(names, self.nodes.rows, pairs)
-            self._count_gpus_by(names)
+            for _ in self.read_gpus_in_steps(names):
+                pass
+            known = self.gpus.known(names)
+            assert known is not None  # noqa: S101 — it was just read
         return known
+
+    def read_gpus_in_steps(self, names: GpuNames) -> Generator[None]:
+        """The steps of counting the GPUs of all nodes by these names; none if they are known."""
+        if self.gpus.known(names) is not None:
+            return
+        table, began, read = GpuTable(self.nodes.rows, names), self.revision, 0
+        for name in list(self.nodes.names):
+            row = self.nodes.row_of.get(name)
+            if row is None:  # it was removed meanwhile
+                continue
+            table.set_node(row, self.nodes.objects[row], pods := self._pods_on(row))
+            read += 1 + len(pods)
+            if read >= READ_PER_STEP:
+                read = 0
+                yield
+        if self.gpus.known(names) is None:  # else it was asked meanwhile
+            changed = self.node_changes.since_any_layout(began), self.usage_changes.since_any_layout(began)
+            for row in np.union1d(*changed).tolist():
+                table.set_node(row, self.nodes.objects[row], self._pods_on(row))
+            self.gpus.add(table)
+            self._count_gpus_by(names)
 
     def _count_gpus_by(self, names: GpuNames) -> None:
         """Give policies the GPUs under these names, a setting of the plugin that chooses among them."""
@@ -371,3 +394,14 @@ class ClusterTables:
         twin.revision = twin.layout_revision = self.revision
         twin.newest = self.newest
         return twin
+
+
+class ReadGpus(Struct, frozen=True):
+    """The single GPUs of all nodes, counted in steps by these names (`ReadInSteps`)."""
+
+    tables: ClusterTables
+    names: GpuNames
+
+    def read_in_steps(self) -> Generator[None]:
+        """The steps of counting them; none if they are known."""
+        return self.tables.read_gpus_in_steps(self.names)

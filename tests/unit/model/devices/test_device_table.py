@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+import itertools
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wharfinger.model import objects
+from wharfinger.model.devices import device_table
 from wharfinger.model.devices.counted_devices import CountedDevices
 from wharfinger.model.devices.device import MILLI, WHOLE, Device, DeviceDemand, Store, own_name
-from wharfinger.model.devices.device_table import DeviceTable
+from wharfinger.model.devices.device_table import DeviceTable, ReadColumn
+from wharfinger.model.devices.shared_gpus import GpuNames
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state import tables
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import checkpoint_of, copied, restored
 
@@ -130,6 +134,103 @@ def test_columns_follow_every_change(steps: list[tuple[str, str, int, str | None
         if changes is not None and nodes_told is not None:
             others = {row for row in range(snapshot.n_nodes) if snapshot.devices.on(row) != old[row]}
             assert others <= {*changes.tolist(), *nodes_told.tolist()}
+
+
+@settings(max_examples=120)
+@given(STEPS, STEPS, st.booleans())
+def test_devices_that_are_read_in_steps_follow_every_change(
+    first: list[tuple[str, str, int, str | None]], steps: list[tuple[str, str, int, str | None]], known: bool
+) -> None:
+    state, changes = ClusterState(), iter(steps)
+    state.read_devices([Noted()])
+    for name in "abc":
+        state.add_node(node(name, 2, "A100"))
+    if known:  # what follows is to be read again
+        assert shown(state.snapshot().devices, state) == plain(state)
+    for each in first:
+        change(state, *each)
+    with pytest.MonkeyPatch.context() as patch:
+        for limit in ("READ_PER_STEP", "COLUMN_PER_STEP"):
+            patch.setattr(device_table, limit, 1)
+        for reader in (
+            lambda table: table,
+            lambda table: ReadColumn(table, "free", free),
+            lambda table: ReadColumn(table, "model", model, text=True),
+        ):
+            for _ in reader(state.snapshot().devices).read_in_steps():
+                for each in itertools.islice(changes, 1):
+                    change(state, *each)
+    assert shown(state.snapshot().devices, state) == plain(state)
+
+
+def test_a_column_is_not_read_again_where_nodes_have_more_devices_or_come_and_go() -> None:
+    state, read = ClusterState(), list[str]()
+
+    def noted(device: Device) -> float | None:
+        read.append(device.pool)
+        return free(device)
+
+    state.read_devices([Noted()])
+    for name in "abcdef":
+        state.add_node(node(name, 2))
+    assert len(state.snapshot().devices.numbers("free", noted)) == 12
+    read.clear()
+    state.remove_node("a")
+    state.add_node(node("g", 3))
+    state.add_node(node("b", 1))
+    assert shown(state.snapshot().devices, state) == plain(state)
+    assert state.snapshot().devices.numbers("free", noted).tolist() == [1000.0] * 12
+    assert sorted(read) == ["b", "g", "g", "g"]
+
+
+def test_steps_are_given_up_without_a_trace() -> None:
+    state, names = ClusterState(), GpuNames()
+    for name in "abcdef":
+        state.add_node(node(name, 2, **{names.count: "2", names.share: "2000"}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "READ_PER_STEP", 1)
+        n_columns = len(state.snapshot()._tables.nodes.rows.columns)
+        steps = state.snapshot().reading_gpus(names).read_in_steps()
+        next(steps)
+        steps.close()
+        assert len(state.snapshot()._tables.nodes.rows.columns) == n_columns
+
+
+@settings(max_examples=60)
+@given(STEPS)
+def test_gpus_that_are_counted_in_steps_follow_every_change(steps: list[tuple[str, str, int, str | None]]) -> None:
+    names = GpuNames()
+
+    def cluster(changes: Iterable[tuple[str, str, int, str | None]]) -> Iterator[ClusterState]:
+        state = ClusterState()
+        for name in "abcd":
+            state.add_node(node(name, 2, **{names.count: "2", names.share: "2000"}))
+        for kind, name, number, other in changes:
+            yield state
+            if kind in {"node", "gone"}:
+                offered = {names.count: str(number), names.share: str(1000 * number)}
+                state.add_node(node(name, number, **offered)) if kind == "node" else state.remove_node(name)
+            elif kind == "pod":
+                container = objects.Container(
+                    name="c", resources=objects.ContainerResources(requests={names.share: str(300 + 100 * number)})
+                )
+                meta = objects.ObjectMeta(name=name, namespace="default", uid=name, annotations={names.index: str(number)})
+                state.add_pod(objects.Pod(metadata=meta, spec=objects.PodSpec(node_name=other or "a", containers=(container,))))
+            elif kind == "left":
+                state.remove_pod(pod(name, "a", 0))
+        yield state
+
+    *_, fresh = cluster(steps)
+    states = cluster(steps)
+    state = next(states)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "READ_PER_STEP", 1)
+        for _ in state.snapshot().reading_gpus(names).read_in_steps():
+            next(states, None)
+    for _ in states:
+        pass
+    found, expected = ([each.snapshot().gpus(names).free_on(row) for row in range(each.snapshot().n_nodes)] for each in (state, fresh))
+    assert found == expected
 
 
 def test_the_devices_of_some_rows() -> None:

@@ -10,7 +10,7 @@ shares. How such a cluster names things is in the arguments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import AnnotatingPlugin, Arguments, DevicePlugin, FilterPlugin
+from wharfinger.framework.extension import AnnotatingPlugin, Arguments, CountingPlugin, DevicePlugin, FilterPlugin
 from wharfinger.framework.pod_devices import GivenDevice, preferred
 from wharfinger.framework.prepared import SKIP, Attempt, ClaimAllocation, Mask, PreparedFilter, Reason, Rows, Skip
 from wharfinger.language.report.wording import count
@@ -29,6 +29,7 @@ from wharfinger.model.devices.shared_gpus import WHOLE, GpuDemand, GpuNames, fre
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Supposition
+    from wharfinger.model.columns.pod_table import ReadInSteps
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -44,7 +45,7 @@ class GpuSharesArguments(Arguments):
     shares_are_annotations: bool = False
 
 
-class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin):
+class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin, CountingPlugin):
     """A filter over single GPUs, and the choice of the GPUs: the first that have room, by `prefer device` of policies or by index."""
 
     name = "GpuShares"
@@ -62,6 +63,11 @@ class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin):
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
         """True if a node was added or changed, or if the removed or changed pod requests GPUs."""
         return change.pod is None or self.names.wanted(change.pod) is not None
+
+    def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:
+        """Yield the GPUs of all nodes, for a pod that requests some."""
+        if self.names.wanted(pod) is not None:
+            yield snapshot().reading_gpus(self.names)
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:
         """Skip for a pod that requests no GPUs."""
