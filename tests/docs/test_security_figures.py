@@ -20,7 +20,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_t
         f"`limits.policyBudget` ({1000 * budget.BudgetSettings().seconds:g} ms per decision)",
         f"after the first {cycle.AT_ONCE_SECONDS:g} s of CPU time",
         f"{cycle.STEPS_IN_ORDER} steps at most if placed pods have more than {cycle.ALWAYS_IN_ORDER:,} templates",
-        f"It looks at {default_preemption.NODES_PER_STEP} nodes in one step",
+        f"It tries {default_preemption.TRIALS_PER_STEP} times in one step",
         f"The first attempt for a pod is counted above {1000 * time_shares.USUAL_SECONDS:g} ms",
         f"together get {time_shares.SHARE:.0%}".replace("%", " %"),
         f"in backoff until its turn, for up to {time_shares.MAX_WAIT:g} s at a time",

@@ -45,7 +45,7 @@ from wharfinger.model.state.object_store import EvaluationContext
 from wharfinger.model.state.snapshot import Snapshot
 
 LITERAL = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\s*")
-MAX_CLUSTERS = 4  # for which a compiled policy keeps columns at the same time
+MAX_CLUSTERS = 4  # for which a compiled policy keeps columns at the same time; the one with the fewest strings gives way to a new one
 SCOPE = "scope"
 MIN_COLUMNS = 8
 MAX_CELLS = 2**22  # 32 MB at most per policy and cluster
@@ -112,7 +112,7 @@ class CompiledPolicy:
         self._scope = None if self.scope is None else schedule.schedule(self.scope, {})
         self.scope_reads_time = self._scope is not None and self._scope.module.has(leaves.NOW_GIVEN)
         self.scope_reads_namespaces = self._scope is not None and self._scope.module.has(leaves.NAMESPACES_GIVEN)
-        self._static: OrderedDict[int, tuple[StringTable, StaticColumns]] = OrderedDict()
+        self._static: WeakKeyDictionary[StringTable, StaticColumns] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"CompiledPolicy({self.name!r}, revision {self.revision[:12]})"
@@ -141,14 +141,15 @@ class CompiledPolicy:
 
     def static_columns(self, strings: StringTable) -> StaticColumns:
         """The kept columns of the cluster that has these strings."""
-        found = self._static.get(id(strings))
+        found = self._static.get(strings)
         if found is None:
             others = _COLUMNS_OF.setdefault(strings, WeakSet())
-            found = self._static[id(strings)] = (strings, StaticColumns(others))
-            others.add(found[1])
-            if len(self._static) > MAX_CLUSTERS:
-                self._static.popitem(last=False)
-        return found[1]
+            found = StaticColumns(others)
+            others.add(found)
+            if len(self._static) >= MAX_CLUSTERS:  # preemption looks at many clusters of one node
+                del self._static[min(self._static, key=len)]
+            self._static[strings] = found
+        return found
 
 
 def lowered_scope(policy: typed.Policy, params: Mapping[str, Any]) -> Module | None:

@@ -3,14 +3,18 @@
 import pytest
 
 from tests.unit.framework.kube import node, pod, state
+from tests.unit.language.policies import policy
 from tests.work import calls
+from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
-from wharfinger.framework.plugins.default_preemption import NODES_PER_STEP
+from wharfinger.framework.evaluation.filter_slot import FilterTrial
+from wharfinger.framework.plugins.default_preemption import MAX_INTERRUPTIONS, TRIALS_OF_CONFIRMATION, TRIALS_PER_STEP
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 
+NODES_PER_STEP = TRIALS_PER_STEP // 5  # each node has four pods
 NODES = 5 * NODES_PER_STEP + 7
 ROOM = {"cpu": "4", "pods": "10"}
 
@@ -77,7 +81,7 @@ CHANGES = {
             spec=objects.PodDisruptionBudgetSpec(selector=objects.LabelSelector()),
         )
     ),
-    "the cheapest becomes dear": lambda there: [remove(there, "p0"), remove(there, "p400")],
+    "the cheapest becomes dear": lambda there: [remove(there, "p0"), remove(there, "p200")],
 }
 
 
@@ -93,3 +97,84 @@ def test_changes_between_the_steps_are_seen(change, taken):
     assert answer(decider.decide(there.snapshot(), asked)) == expected
     list(steps)
     assert answer(decider.decide(there.snapshot(), asked)) == expected
+
+
+def counted(monkeypatch, name):
+    """The times that a method of the trials of nodes is called, as the length of a list."""
+    called, usual = [], getattr(FilterTrial, name)
+    monkeypatch.setattr(FilterTrial, name, lambda self, *of: called.append(of) or usual(self, *of))
+    return called
+
+
+def numbers(called, steps):
+    """How often something is called in each step."""
+    found = []
+    for _ in steps:
+        found.append(len(called))
+        called.clear()
+    return [*found, len(called)]
+
+
+def test_a_step_tries_some_pods(monkeypatch):
+    there = cluster(12)
+    for number in range(12 * 60):
+        there.add_pod(decode.convert(pod(f"more{number}", on=f"n{number % 12:04}", containers=asking("1m"), priority=3), objects.Pod))
+    tried = numbers(counted(monkeypatch, "reasons_with_nominees"), Decider(assemble()).precompute(there.snapshot, urgent(), evicting=True))
+    assert sum(tried) == 12 * 65
+    assert max(tried) <= TRIALS_PER_STEP
+
+
+FULL_ENOUGH = "filter crowded { require node.pod_count >= 4 }"  # no node passes without two of its pods
+SOME = 'filter crowded { require node.pod_count >= 4 or ends_with(node.name, "7") }'
+
+
+@pytest.mark.parametrize("rule", [FULL_ENOUGH, SOME])
+def test_a_step_confirms_some_candidates(rule, monkeypatch):
+    there, decider, asked = cluster(100), Decider(assemble([compile_policy(policy(rule))])), urgent()
+    confirming = counted(monkeypatch, "confirmed")
+    confirmed = numbers(confirming, decider.precompute(there.snapshot, asked, evicting=True))
+    assert sum(confirmed) == (100 if rule is FULL_ENOUGH else sum(confirmed) > 5 and sum(confirmed))
+    assert max(confirmed) <= 1 + TRIALS_PER_STEP // (TRIALS_OF_CONFIRMATION + 4)
+    confirming.clear()
+    found = answer(decider.decide(there.snapshot(), asked))
+    assert not confirming
+    assert found == answer(decide(decider.chain, there.snapshot().detach(), asked))
+    assert (found[1] is None) == (rule is FULL_ENOUGH)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_while_candidates_are_confirmed_are_seen(change, monkeypatch):
+    there, decider, asked = cluster(100), Decider(assemble([compile_policy(policy(FULL_ENOUGH))])), urgent()
+    confirming = counted(monkeypatch, "confirmed")
+    steps = decider.precompute(there.snapshot, asked, evicting=True)
+    while len(confirming) < 30:
+        next(steps)
+    CHANGES[change](there)
+    list(steps)
+    assert answer(decider.decide(there.snapshot(), asked)) == answer(decide(decider.chain, there.snapshot().detach(), asked))
+
+
+def test_confirmations_leave_the_columns_of_the_cluster_alone():
+    rule = compile_policy(policy('filter crowded { require node.pod_count >= 4 and contains(node.name, "n") }'))
+    there, decider = cluster(100), Decider(assemble([rule]))
+    decider.evaluation(there.snapshot(), urgent())
+    kept = rule.static_columns(there.snapshot().strings)
+    list(decider.precompute(there.snapshot, urgent(), evicting=True))
+    assert rule.static_columns(there.snapshot().strings) is kept
+
+
+SPREAD = {
+    "maxSkew": 1000,
+    "topologyKey": "kubernetes.io/hostname",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "s"}},
+}
+
+
+def test_a_search_over_several_nodes_ends_although_the_cluster_changes_in_every_step():
+    there, decider = cluster(), Decider(assemble())
+    asked = view(pod("urgent", containers=asking("2"), priority=5000, labels={"app": "s"}, topologySpreadConstraints=[SPREAD]))
+    for taken, _ in enumerate(decider.precompute(there.snapshot, asked, evicting=True), start=1):
+        assert taken <= MAX_INTERRUPTIONS + 2
+        there.add_pod(decode.convert(pod(f"other{taken}", on="n0001", containers=asking("1m"), priority=9999), objects.Pod))
+    assert answer(decider.decide(there.snapshot(), asked)) == answer(decide(decider.chain, there.snapshot().detach(), asked))

@@ -8,12 +8,13 @@ from msgspec import structs
 from tests.unit.scheduler.running import node, pod, running, ticking
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.plugins import default_preemption
-from wharfinger.framework.plugins.default_preemption import NODES_PER_STEP
+from wharfinger.framework.plugins.default_preemption import TRIALS_PER_STEP
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 pytestmark = pytest.mark.anyio
 
+NODES_PER_STEP = TRIALS_PER_STEP // 2  # each node has a pod
 NODES = 3 * NODES_PER_STEP + 5
 ZONE = "topology.kubernetes.io/zone"
 ALONE_IN_ITS_ZONE = {

@@ -40,7 +40,12 @@ NO_VICTIMS = Reason("No preemption victims found for incoming pod", resolvable=F
 NOT_HELPFUL = Reason("Preemption is not helpful for scheduling", resolvable=False)
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
-NODES_PER_STEP = 64
+TRIALS_PER_STEP = 256
+"""Trials of the filters on a node with supposed pods that one step takes: about 10 ms. A node has one, and one for each pod to evict."""
+TRIALS_OF_CONFIRMATION = 16
+"""The trials that take as long as a cluster of one node for a confirmation, besides one for each of its pods."""
+MAX_INTERRUPTIONS = 2
+"""Searches that begin again because the cluster has changed, until one is made at once. Filters over several nodes look at all of them."""
 OFFSET = 2**31  # added to priorities before they are summed, so that many victims of low priority weigh more than one
 
 Cost = tuple[int, int, int, int, float, str]
@@ -72,14 +77,16 @@ class DefaultPreemption(CountingPlugin, StepwisePostFilter):
         yield ReadExtreme(_priorities(snapshot()), highest=False)
 
     def may_take_steps(self, pod: PodView, snapshot: Snapshot) -> bool:
-        """True if there are many nodes with pods of lower priority."""
-        return snapshot.n_nodes > NODES_PER_STEP and int(np.count_nonzero(has_lower(pod.priority, snapshot))) > NODES_PER_STEP
+        """True if there are many pods on nodes with pods of lower priority."""
+        pods = snapshot.pod_count[has_lower(pod.priority, snapshot)]
+        return int(pods.sum()) + TRIALS_OF_CONFIRMATION * len(pods) > TRIALS_PER_STEP
 
     def post_filter_step(self, attempt: Attempt, rejection: Rejection) -> bool:
-        """Look for victims on some nodes; False if no further nodes are left for `post_filter`."""
+        """Look for victims on some nodes, or confirm some of them; False if no further work is left for `post_filter`."""
         if ineligible(attempt.pod, attempt.snapshot, rejection.unresolvable):
             return False
-        return attempt.shared.once(self, Search).update(attempt.pod, attempt.snapshot, rejection, limit=NODES_PER_STEP)
+        search = attempt.shared.once(self, Search)
+        return search.interruptions <= MAX_INTERRUPTIONS and search.step(attempt.pod, attempt.snapshot, rejection)
 
     def post_filter(self, attempt: Attempt, rejection: Rejection) -> PostFilterOutcome:
         """The cheapest node to free and its victims, or a message why preemption does not help."""
@@ -98,9 +105,23 @@ class DefaultPreemption(CountingPlugin, StepwisePostFilter):
 class Search:
     """The preemption candidates of one template by row, in a heap with the cheapest first, and the reasons why other nodes are none."""
 
-    __slots__ = ("_budgets", "_candidates", "_confirmed", "_depends", "_heap", "_left", "_open", "_own", "_reasons", "_refused", "_seen")
+    __slots__ = (
+        "_budgets",
+        "_candidates",
+        "_confirmed",
+        "_depends",
+        "_heap",
+        "_left",
+        "_open",
+        "_own",
+        "_reasons",
+        "_refused",
+        "_seen",
+        "interruptions",
+    )
 
     def __init__(self) -> None:
+        self.interruptions = 0  # how often a search was begun again before its end
         self._forget(0)
 
     def _forget(self, n_nodes: int) -> None:
@@ -116,10 +137,15 @@ class Search:
         self._depends: Hashable = None
         self._own = -1
 
+    def step(self, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> bool:
+        """Take `TRIALS_PER_STEP` trials, or one of a node with more; True if more are left until `best` has its answer."""
+        return self.update(pod, snapshot, rejection, limit=TRIALS_PER_STEP) or self._confirm_some(snapshot, rejection.trial)
+
     def update(self, pod: PodView, snapshot: Snapshot, rejection: Rejection, *, limit: int | None = None) -> bool:
-        """Evaluate again the nodes whose cost may have changed since the last update, `limit` of them at a time; True if some are left."""
+        """Evaluate again the nodes whose cost may have changed since the last update, `limit` trials at a time; True if some are left."""
         stale = None if self._depends != rejection.evictable.depends else self._stale(pod, snapshot, rejection.trial)
         if stale is None:
+            self.interruptions += bool(len(self._left))
             self._forget(snapshot.n_nodes)
             stale = np.arange(snapshot.n_nodes)
         if self._budgets is None:
@@ -139,9 +165,12 @@ class Search:
         self._refused.update(dict.fromkeys(victimless, (NO_VICTIMS,)))
         self._reasons[NO_VICTIMS.text] += len(victimless)
         rows = union(possible[lower[possible]], self._left[~np.isin(self._left, changed)]) if len(self._left) else possible[lower[possible]]
-        self._left = NO_ROWS if limit is None else rows[limit:]
-        for row in rows[:limit].tolist():
+        now = len(rows) if limit is None else max(1, int(np.searchsorted(np.cumsum(1 + snapshot.pod_count[rows]), limit, side="right")))
+        self._left = rows[now:]
+        for row in rows[:now].tolist():
             self._keep(row, self._candidate_at(row, pod, snapshot, rejection))
+        if not len(self._left):
+            self.interruptions = 0
         return bool(len(self._left))
 
     def _stale(self, pod: PodView, snapshot: Snapshot, trial: Trial) -> NDArray[np.intp] | None:
@@ -180,19 +209,43 @@ class Search:
         Filters that do not answer for supposed pods cannot be evaluated cheaply without the victims (`Trial.confirmed`), so they run on the
         cheapest candidates only, in sequence.
         """
+        while (cheapest := self._cheapest()) is not None:
+            row, candidate = cheapest
+            if row in self._confirmed or self._confirm(row, candidate, trial):
+                return candidate
+        return None
+
+    def _confirm_some(self, snapshot: Snapshot, trial: Trial) -> bool:
+        """Confirm some of the cheapest candidates; True if more have to be, until one is confirmed."""
+        left = TRIALS_PER_STEP
+        while (cheapest := self._cheapest()) is not None:
+            row, candidate = cheapest
+            if row in self._confirmed or self._confirm(row, candidate, trial):
+                return False
+            left -= TRIALS_OF_CONFIRMATION + int(snapshot.pod_count[row])
+            if left <= 0:
+                return True
+        return False
+
+    def _cheapest(self) -> tuple[int, Candidate] | None:
+        """The row of the cheapest candidate, and the candidate; None if there is none."""
         while self._heap:
             cost, row = self._heap[0]
             candidate = self._candidates.get(row)
-            if candidate is None or candidate.cost != cost:
-                heapq.heappop(self._heap)  # outdated: the node was evaluated again
-                continue
-            reasons = () if row in self._confirmed else trial.confirmed(row, candidate.victims)
-            if not reasons:
-                self._confirmed.add(row)
-                return candidate
+            if candidate is not None and candidate.cost == cost:
+                return row, candidate
+            heapq.heappop(self._heap)  # outdated: the node was evaluated again
+        return None
+
+    def _confirm(self, row: int, candidate: Candidate, trial: Trial) -> bool:
+        """True if every filter lets the pod pass without the victims; the candidate is kept as refused if not."""
+        reasons = trial.confirmed(row, candidate.victims)
+        if reasons:
             self._drop(row)
             self._keep(row, reasons)
-        return None
+        else:
+            self._confirmed.add(row)
+        return not reasons
 
     def message(self, n_nodes: int) -> str:
         """kube-scheduler's message if no node can be freed."""
