@@ -135,7 +135,8 @@ def search(
 ) -> Outcome:
     """The outcome for a node with these pools and their `usage`; `groups` numbers the pools by name.
 
-    `order` are the positions of all devices in the order that a policy prefers; without it, they are tried in the order of Kubernetes.
+    `order` are the positions of all devices in the order that a policy prefers; without it, they are tried in the order of Kubernetes. A
+    search with an `order` gives up after `STEPS_AT_ONCE`, because a decision makes it without a pause.
     """
     found = Search(demand, pools, groups, usage, order)
     for _ in found.run():
@@ -238,6 +239,7 @@ class Search:
     ) -> None:
         self._order = order
         self._ranks = {place: rank for rank, place in enumerate(order or ())}
+        self._limit = MAX_STEPS if order is None else STEPS_AT_ONCE
         self._demand = demand
         self._pools = pools
         self._trusted = [not pool.incomplete and not pool.invalid for pool in pools]
@@ -274,7 +276,7 @@ class Search:
 
     def _spend(self, steps: int) -> None:
         self._steps += steps
-        if self._steps > MAX_STEPS:
+        if self._steps > self._limit:
             raise _Failed(Fault(FaultKind.GAVE_UP))
 
     # ── before the search ──
@@ -394,17 +396,17 @@ class Search:
     def _state_key(self, alternative: Alternative, index: int, count: int, begin: Place) -> Hashable:
         """A value that is equal if the rest of the search has the same outcome: remaining requests, and taken devices that matter to them.
 
-        None in a short search, in one that has an order of its own, and for the last of several devices: the rest is a separate state.
+        None in a short search, and for the last of several devices: the rest is a separate state.
         """
         last = 0 < count == self._size(alternative) - 1
-        if last or self._steps < SHORT or self._order is not None:
+        if last or self._steps < SHORT:
             return None
         later, own, groups = self._wanted(alternative, index)
         taken = set[Hashable]()
         for picks in self._picks:
             for each in picks:
                 place = each.pool, each.position
-                if place in later or (place in own and (alternative.every or place >= begin)):
+                if place in later or (place in own and (alternative.every or self._is_from(place, begin))):
                     part = None if each.consumed_capacities is None else tuple(self._taken[each.pool][each.position].consumed.items())
                     taken.add((place, part, each.alternative.claim if self._has_admin else None))
         consumed = tuple(tuple(self._consumed.get(group, {}).items()) for group in groups)
@@ -454,8 +456,7 @@ class Search:
         """
         trusted = self._trusted
         if self._order is not None:
-            begin = self._ranks[from_pool, from_position - 1] + 1 if from_position else 0  # behind the device that was taken last
-            yield from (place for place in self._order[begin:] if trusted[place[0]])
+            yield from (place for place in self._order[self._first_rank((from_pool, from_position)) :] if trusted[place[0]])
             return
         if self._steps >= SHORT:
             matching = self._matching_kind(alternative.kind)
@@ -465,6 +466,14 @@ class Search:
             if trusted[number]:
                 for position in range(from_position if number == from_pool else 0, len(self._pools[number].codes)):
                     yield number, position
+
+    def _is_from(self, place: Place, begin: Place) -> bool:
+        """True if a device is tried from a place on."""
+        return place >= begin if self._order is None else self._ranks[place] >= self._first_rank(begin)
+
+    def _first_rank(self, begin: Place) -> int:
+        """The rank in the order of a policy of the first device that is tried from a place on: behind the one that was taken last."""
+        return self._ranks[begin[0], begin[1] - 1] + 1 if begin[1] else 0
 
     def occupied(self, alternative: Alternative, number: int, position: int) -> bool:
         """True if others, or the same claim, have the device."""
