@@ -87,24 +87,26 @@ class Table(msgspec.Struct, frozen=True):
 
 
 @cache
-def table(start: str) -> Table:
-    """The table that Lark made of the grammar, without the wrappers around it.
+def tables() -> dict[str, Table]:
+    """The table that Lark made of the grammar, by start, without the wrappers around it.
 
     Lark looks up the function of a production by comparing rules, and goes through each level of precedence for each operand. This took
     half of the time in which a long text was parsed.
     """
-    configuration = parser().parse_interactive(start=start).parser_state.parse_conf
-    reductions = {rule: _reduction(rule, build) for rule, build in configuration.callbacks.items()}
+    configurations = {start: parser().parse_interactive(start=start).parser_state.parse_conf for start in STARTS}
+    whole = configurations[STARTS[0]]
+    reductions = {rule: _reduction(rule, build) for rule, build in whole.callbacks.items()}
     actions: dict[int, dict[str, int | Reduction]] = {}
     following: dict[int, dict[str, int]] = {}
-    for state, choices in configuration.states.items():
+    for state, choices in whole.states.items():
         actions[state], following[state] = {}, {}
         for kind, (_, target) in choices.items():
             if not kind.isupper():
                 following[state][kind] = target
             else:
                 actions[state][kind] = target if isinstance(target, int) else reductions[target]
-    return Table(configuration.start_state, configuration.end_state, actions, following, Chains(actions, following))
+    chains = Chains(actions, following)
+    return {start: Table(each.start_state, each.end_state, actions, following, chains) for start, each in configurations.items()}
 
 
 def _reduction(rule: Any, build: Callable[[list[Any]], Any]) -> Reduction:

@@ -33,7 +33,7 @@ class Interactive:
     """One parse. `values` are the tokens and trees on the stack: one fewer than its states. `tree` is the whole once the end was fed."""
 
     def __init__(self, start: str) -> None:
-        self._table = grammar.table(start)
+        self._table = grammar.tables()[start]
         self._states = [self._table.start]
         self.values: list[Any] = []
         self.tree: lark.Tree[Any] | None = None
