@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger.framework.plugins import default_preemption
-from wharfinger.operator import counted_work, policy_app, preview, preview_answer
+from wharfinger.operator import counted_work, policy_app, preview, preview_answer, preview_question
 from wharfinger.policies import budget, namespace_turns, store
 from wharfinger.scheduler import cycle
 from wharfinger.scheduler.queue import sub_queues, time_shares
@@ -29,8 +29,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_t
         f"are built {namespace_turns.MAX_TEXTS} at a time",
         f"as long as the build follows, up to {store.MAX_PAUSE:g} s",
         f"`Waiting` after {preview.NOTICE:g} s",
-        f"A template has at most {preview.MAX_TEMPLATE_BYTES:,} bytes",
-        f"({preview.MAX_BYTES_OF_LABELS // 2**20} MB of labels for all of them)",
+        f"A template has at most {preview_question.MAX_TEMPLATE_BYTES:,} bytes",
+        f"({preview_question.MAX_BYTES_OF_LABELS // 2**20} MB of labels for all of them)",
         f"{preview_answer.MAX_DRAIN_STEPS:,} for `drain`",
         f"after {counted_work.MAX_OPERATIONS:,} counted operations",
         f"A policy has at most {workbench.MAX_TEXT_LENGTH:,} characters",

@@ -39,7 +39,8 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import ObjectCache
 from wharfinger.operator.policy_checks import PolicyChecks, eligible, violations
-from wharfinger.operator.preview import PreviewReconciler, Questions
+from wharfinger.operator.preview import PreviewReconciler
+from wharfinger.operator.preview_question import Questions
 from wharfinger.policies.candidate import sample_of, trial_findings
 
 NOW = 1_010.0

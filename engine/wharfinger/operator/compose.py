@@ -26,7 +26,8 @@ from wharfinger.operator.app_status import AppDrift
 from wharfinger.operator.controller import AppPods, Controller, ObjectCache, key_of, run_all
 from wharfinger.operator.policy_app import MAX_APPS, AdmittedApps, PolicyAppReconciler
 from wharfinger.operator.policy_checks import PolicyChecks
-from wharfinger.operator.preview import PreviewReconciler, Questions
+from wharfinger.operator.preview import PreviewReconciler
+from wharfinger.operator.preview_question import Questions
 from wharfinger.operator.scheduling_policy import KIND, SOURCE, Policies, PolicyStatusReconciler, SchedulingPolicySource
 from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.store import PolicyStore

@@ -135,7 +135,7 @@ def test_an_inline_policy_without_a_scope_gets_one():
     from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.reading import decode
-    from wharfinger.operator.preview import compiled
+    from wharfinger.operator.preview_question import compiled
 
     own = {APP_LABEL: "web"}
     for text in (

@@ -25,11 +25,11 @@ from wharfinger.operator.preview import (
     REFRESH,
     Pauses,
     PreviewReconciler,
-    compiled,
     conditions_of,
     unanswered,
 )
 from wharfinger.operator.preview_answer import Answer, Miss
+from wharfinger.operator.preview_question import compiled
 
 SHOP, BANK = "shop", "bank"
 NONE = Miss(message="0/2 nodes are available: 2 Insufficient cpu.", rules=(), nearest=None)

@@ -16,8 +16,9 @@ from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.model.reading import workloads
 from wharfinger.model.reading.workloads import MADE_PER_POD
-from wharfinger.operator.preview import Questions, conditions_of
+from wharfinger.operator.preview import conditions_of
 from wharfinger.operator.preview_answer import Answer, WhatIf
+from wharfinger.operator.preview_question import Questions
 from wharfinger.what_if.supposed_changes import NodesLike
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main"}]}}
