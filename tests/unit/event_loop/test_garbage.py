@@ -81,6 +81,7 @@ MEBIBYTE = 1 << 20
 )
 def test_all_objects_are_examined_when_memory_has_grown_since_the_last_time(monkeypatch, done, memory, idle, expected):
     used = [0]
+    monkeypatch.setattr(gc, "get_count", lambda: (0, 0, 0))
     monkeypatch.setattr(garbage_collection, "_most_memory", lambda: used[0] * MEBIBYTE)
 
     async def story():
