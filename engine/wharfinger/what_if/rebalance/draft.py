@@ -59,7 +59,8 @@ class Moved(Struct, frozen=True, kw_only=True):
 class Draft:
     """The state of a cluster, which it changes and restores; `moves` are those that have not been taken back.
 
-    `decisions` counts the decisions of the chain, and `most_cordons` limits the nodes that are cordoned at a time.
+    `decisions` counts the decisions of the chain, and `most_cordons` limits the nodes that are cordoned at a time. `waiting` are pods that
+    have no place, one for each template: no move gives them one.
     """
 
     def __init__(self, chain: Chain, state: ClusterState, most_cordons: int | None = None) -> None:
@@ -67,6 +68,7 @@ class Draft:
         self.moves: list[Moved] = []
         self.decisions = 0
         self.most_cordons = most_cordons
+        self.waiting: tuple[PodView, ...] = ()
         self._decider = Decider(chain)
         self._open: dict[str, tuple[int, objects.Node]] = {}  # the rows of cordoned nodes, and these as they were
         self._undo: list[Callable[[], object]] = []
@@ -176,13 +178,25 @@ class Draft:
             if decision.node == target or (target is None and mask[decision.row]):
                 closing = _equal_but_not_acceptable(decision, self.snapshot, mask)
                 if not closing:
-                    return self._placed(pod, pending, source, decision, decision.node)
+                    if self._lets_in():
+                        break
+                    moved = self._placed(pod, pending, source, decision, decision.node)
+                    if self._lets_in():
+                        break
+                    return moved
             else:
                 closing = list(_above(decision, self.snapshot, target, mask, LOOKED_AT << 2 * number))
             if sum([self.cordon(name) for name in closing]) < len(closing):
                 break
         self.back_to(mark)
         return None
+
+    def _lets_in(self) -> bool:
+        """True if a waiting pod has a place now. It would be placed before the replacement of an evicted pod, which may need that place."""
+        mark = self.mark()
+        found = any(self._decider.decide(self.snapshot, self.claimed(pod)).node is not None for pod in self.waiting)
+        self.back_to(mark)
+        return found
 
     def claimed(self, pending: PodView) -> PodView:
         """The pod with claims made from the templates that it names."""

@@ -2,7 +2,8 @@
 
 The goals are worked off in the order given, each on the cluster that the moves of the ones before leave; a later goal never undoes what an
 earlier one has gained. No pod is evicted by preemption for a moved pod, and a pod moves at most once. Pods that wait and have a place get
-it before the first move, as the running scheduler will see to.
+it before the first move, as the running scheduler will see to. No move gives a place to one of the others, which could take that of the
+moved pod.
 
 While a pod moves, its old node is cordoned: it does not come back, and no other pod takes the room that it leaves. Nodes that are freed
 stay cordoned until the end, and so do, during a move, the nodes on which it must not end. All are opened again after the last move.
@@ -184,7 +185,7 @@ class _Planning:
     def plan(self, waiting: Sequence[PodView]) -> Rebalance:
         """The plan; see `rebalance`."""
         draft = self._draft
-        first = place_first(draft, self._chain, waiting)
+        first, draft.waiting = place_first(draft, self._chain, waiting)
         rules = Movable(self._chain, draft.snapshot, self._plan_options.limits)
         self._staying = {pod.uid: rules.reason_to_stay(pod) for pod in placed_pods(draft)}
         before = utilisation(draft.snapshot)
@@ -325,23 +326,30 @@ def value_of(goal: Goal, plan_options: PlanOptions, snapshot: Snapshot) -> tuple
     return FreeUnits(unit), "frees GPUs of"
 
 
-def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple[str, ...]:
-    """Place the waiting pods that have a place, without preemption, in the order of the queue; return their keys."""
+def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple[tuple[str, ...], tuple[PodView, ...]]:
+    """Place the waiting pods that have a place, without preemption, in the order of the queue.
+
+    Returns their keys, and of the others one pod for each template; members of groups, which are never placed alone, are left out of these.
+    """
     placed: list[str] = []
+    left: dict[bytes, PodView] = {}
     pods = [pod for pod in waiting if chain.gate(pod) is None]
     index = groups_among(chain, draft.state, pods)
     decider = Decider(chain)
     for turn in turns(chain, index, pods):
         if turn.group is None:
-            decision = draft.decide(draft.claimed(turn.pods[0]))
+            [pod] = turn.pods
+            decision = draft.decide(draft.claimed(pod))
             found = [] if decision.node is None else [(decision.pod, decision.node)]
+            if not found:
+                left.setdefault(pod.template, pod)
         else:
             members = tuple(map(draft.claimed, turn.pods))
             found = list(at_once(attempt(decider, draft.state, index, turn.group, members)).placed)
         for pod, node in found:
             index.put(place_on(decider, DirectPlacement(draft.state), pod, node).placed_on(node))
             placed.append(pod.key)
-    return tuple(placed)
+    return tuple(placed), tuple(left.values())
 
 
 def placed_pods(draft: Draft) -> list[PodView]:

@@ -154,6 +154,18 @@ def test_pending_pods_that_have_a_place_are_placed_first_and_keep_it():
     assert plan.moves == ()
 
 
+@pytest.mark.parametrize(("label", "expected"), [("web", [("other", "b", "a")]), ("other", [("one", "a", "b")])])
+def test_no_move_lets_in_a_waiting_pod_which_could_take_the_place_of_the_moved_one(label, expected):
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": label}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    waiting = PodView(decode.convert(pod("waiting", affinity=apart, nodeSelector={"zone": "z"}), objects.Pod))
+    other = owned("other", on="b", labels={"app": "other"})
+    cluster = state([node("a", labels={"zone": "z"}), node("b", labels={"zone": "z"})], [owned("one", labels=WEB), other])
+    plan = planned(cluster, Goal.FREE_NODES, waiting=[waiting])
+    assert plan.placed_first == ()
+    assert moves(plan) == expected
+
+
 def test_a_later_goal_undoes_nothing_of_an_earlier_one():
     spread = compiled('policy "spread"\nscore empty weight 100 = node.free.cpu normalize minmax')
     cluster = state([node("a"), node("b"), node("c")], [owned(f"p{i}", on="abc"[i % 3], cpu="100m") for i in range(6)])
