@@ -174,6 +174,15 @@ class Diagnosis:
                 return np.asarray(slot.bits != 0)
         return np.zeros(self._n_nodes, np.bool_)
 
+    @property
+    def passing_alone(self) -> Mask:
+        """`(n_nodes,) bool`: the nodes that pass all filters which look at one node alone; all of them if a PreFilter refused the pod."""
+        passing = self._considered()
+        for slot in self._slots():
+            if not slot.skipped and slot.volatility < Volatility.GLOBAL:
+                passing &= np.asarray(slot.bits == 0)
+        return passing
+
     def _slots(self) -> Sequence[FilterSlot]:
         return () if self._filtering.refusal is not None else self._filtering.slots
 

@@ -59,8 +59,7 @@ class Moved(Struct, frozen=True, kw_only=True):
 class Draft:
     """The state of a cluster, which it changes and restores; `moves` are those that have not been taken back.
 
-    `decisions` counts the decisions of the chain, and `most_cordons` limits the nodes that are cordoned at a time. `waiting` are pods that
-    have no place, one for each template: no move gives them one.
+    `decisions` counts the decisions of the chain, and `most_cordons` limits the nodes that are cordoned at a time.
     """
 
     def __init__(self, chain: Chain, state: ClusterState, most_cordons: int | None = None) -> None:
@@ -68,8 +67,9 @@ class Draft:
         self.moves: list[Moved] = []
         self.decisions = 0
         self.most_cordons = most_cordons
-        self.waiting: tuple[PodView, ...] = ()
         self._decider = Decider(chain)
+        self._waiting: list[PodView] = []
+        self._blocked: list[PodView] = []  # those of them that moves between other nodes may give a place
         self._open: dict[str, tuple[int, objects.Node]] = {}  # the rows of cordoned nodes, and these as they were
         self._undo: list[Callable[[], object]] = []
         self._again: dict[str, PodView] = {}
@@ -167,7 +167,9 @@ class Draft:
         source = self.evict(pod)
         snapshot = self.snapshot
         mask = acceptable(snapshot)
-        self.uncordon([name for name, (row, _) in self._open.items() if mask[row] and name not in kept and name != source])
+        opened = [name for name, (row, _) in self._open.items() if mask[row] and name not in kept and name != source]
+        self.uncordon(opened)
+        waiting = self._blocked if {move.source for move in self.moves}.isdisjoint(opened) else self._waiting
         self.cordon(source)
         pending = self.claimed(self.recreated(pod))
         for number in range(MAX_ROUNDS):
@@ -178,10 +180,10 @@ class Draft:
             if decision.node == target or (target is None and mask[decision.row]):
                 closing = _equal_but_not_acceptable(decision, self.snapshot, mask)
                 if not closing:
-                    if self._lets_in():
+                    if self._lets_in(waiting):
                         break
                     moved = self._placed(pod, pending, source, decision, decision.node)
-                    if self._lets_in():
+                    if self._lets_in(waiting):
                         break
                     return moved
             else:
@@ -191,10 +193,25 @@ class Draft:
         self.back_to(mark)
         return None
 
-    def _lets_in(self) -> bool:
+    def keep_waiting(self, pods: Iterable[PodView]) -> None:
+        """Make no move that gives one of these pods a place. They have none now; one for each template is enough.
+
+        A node that rejects a pod by itself does so until pods leave it, and then it is cordoned. Until one is opened again, only the other
+        pods are looked at.
+        """
+        mark = self.mark()
+        self._waiting = list(pods)
+        self._blocked = [
+            pod
+            for pod in self._waiting
+            if pod.tolerations.tolerate(UNSCHEDULABLE_TAINT) or self.decide(self.claimed(pod)).diagnosis.passing_alone.any()
+        ]
+        self.back_to(mark)
+
+    def _lets_in(self, waiting: Iterable[PodView]) -> bool:
         """True if a waiting pod has a place now. It would be placed before the replacement of an evicted pod, which may need that place."""
         mark = self.mark()
-        found = any(self._decider.decide(self.snapshot, self.claimed(pod)).node is not None for pod in self.waiting)
+        found = any(self.decide(self.claimed(pod)).node is not None for pod in waiting)
         self.back_to(mark)
         return found
 

@@ -185,7 +185,8 @@ class _Planning:
     def plan(self, waiting: Sequence[PodView]) -> Rebalance:
         """The plan; see `rebalance`."""
         draft = self._draft
-        first, draft.waiting = place_first(draft, self._chain, waiting)
+        first, others = place_first(draft, self._chain, waiting)
+        draft.keep_waiting(others)
         rules = Movable(self._chain, draft.snapshot, self._plan_options.limits)
         self._staying = {pod.uid: rules.reason_to_stay(pod) for pod in placed_pods(draft)}
         before = utilisation(draft.snapshot)

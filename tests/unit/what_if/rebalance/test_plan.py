@@ -166,6 +166,16 @@ def test_no_move_lets_in_a_waiting_pod_which_could_take_the_place_of_the_moved_o
     assert moves(plan) == expected
 
 
+@pytest.mark.parametrize(("cpu", "expected"), [("5", [("one", "a", "c"), ("two", "b", "c")]), ("4", [("one", "a", "c")])])
+def test_a_waiting_pod_gets_no_place_on_a_node_that_is_opened_again(cpu, expected):
+    best = compiled('policy "best"\nscore c weight 100 = if node.name == "c" then 100 else 0')
+    nodes = [node("a"), node("b"), node("c", offer={"cpu": "8"})]
+    cluster = state(nodes, [owned("one", cpu="2500m"), owned("two", on="b"), owned("three", on="c", cpu="4400m")])
+    waiting = PodView(decode.convert(pod("waiting", requests={"cpu": cpu}), objects.Pod))
+    plan = planned(cluster, Goal.POINTS, policies=(best,), waiting=[waiting])
+    assert moves(plan) == expected
+
+
 def test_a_later_goal_undoes_nothing_of_an_earlier_one():
     spread = compiled('policy "spread"\nscore empty weight 100 = node.free.cpu normalize minmax')
     cluster = state([node("a"), node("b"), node("c")], [owned(f"p{i}", on="abc"[i % 3], cpu="100m") for i in range(6)])
