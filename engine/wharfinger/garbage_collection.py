@@ -30,8 +30,8 @@ COLLECTION_POLL_SECONDS = 1.0
 """Seconds between two checks of how many objects are new."""
 FREEZE_THRESHOLD = 40_000
 """New objects after which they are frozen; collecting them first takes less than 50 ms."""
-FULL_COLLECTION_GROWTH = 256 << 20
-"""Bytes more than after the last full collection that the process must have used for the next one; and half of what it used then."""
+FULL_COLLECTION_GROWTH = 512 << 20
+"""Bytes more than at the last full collection that the process must have used for the next one, and at least as many as it used then."""
 
 
 @contextmanager
@@ -64,7 +64,7 @@ async def collect_when_idle(idle: Callable[[], bool], clock: Clock, loaded: Call
                 grown = _new_objects()
                 if not usual and ready.done():
                     usual = used
-                if usual and used - usual >= max(FULL_COLLECTION_GROWTH, usual / 2) * (1 if idle() else 2):
+                if usual and used - usual >= max(FULL_COLLECTION_GROWTH, usual) * (1 if idle() else 2):
                     usual = used
                     gc.unfreeze()
                     gc.collect()

@@ -72,12 +72,12 @@ MEBIBYTE = 1 << 20
 @pytest.mark.parametrize(
     ("memory", "idle", "expected"),
     [
-        ((100, 355), True, []),
-        ((100, 357), True, FULL),
-        ((1000, 1499), True, []),
-        ((1000, 1501), True, FULL),
-        ((1000, 1999), False, []),
-        ((1000, 2001), False, FULL),
+        ((100, 611), True, []),
+        ((100, 613), True, FULL),
+        ((1000, 1999), True, []),
+        ((1000, 2001), True, FULL),
+        ((1000, 2999), False, []),
+        ((1000, 3001), False, FULL),
     ],
 )
 def test_all_objects_are_examined_when_memory_has_grown_since_the_last_time(monkeypatch, done, memory, idle, expected):
