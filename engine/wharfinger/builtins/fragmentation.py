@@ -341,12 +341,12 @@ def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, N
     return np.where(absent, 0.0, found), ~absent
 
 
-def _devices_ahead(context: Callable[[], AtRows], workload: typed.Workload) -> Iterator[ReadInSteps]:
+def _devices_ahead(snapshot: Callable[[], Snapshot], _pod: PodView, workload: typed.Workload) -> Iterator[ReadInSteps]:
     """The devices of all nodes, with what a workload distinguishes."""
-    yield context().snapshot.devices
-    yield ReadColumn(context().snapshot.devices, "thousandths", _thousandths)
+    yield snapshot().devices
+    yield ReadColumn(snapshot().devices, "thousandths", _thousandths)
     if any(_plan(workload).models):
-        yield ReadColumn(context().snapshot.devices, "model", _model, text=True)
+        yield ReadColumn(snapshot().devices, "model", _model, text=True)
 
 
 def _ahead(snapshot: Callable[[], Snapshot], pod: PodView, workload: typed.Workload, *, after: bool) -> Iterator[ReadInSteps]:
@@ -355,8 +355,8 @@ def _ahead(snapshot: Callable[[], Snapshot], pod: PodView, workload: typed.Workl
     def context() -> AtRows:
         return AtRows(snapshot(), pod, slice(None))
 
-    yield from _devices_ahead(context, workload)
-    yield ReadPerNode(context().snapshot.devices, *_keyed(context, workload, after=after), _plan(workload).height)
+    yield from _devices_ahead(snapshot, pod, workload)
+    yield ReadPerNode(snapshot().devices, *_keyed(context, workload, after=after), _plan(workload).height)
 
 
 def _with_kernel(context: AtRows, of: DevicesOf, workload: typed.Workload) -> tuple[Numbers, NDArray[np.bool_]]:
@@ -437,6 +437,6 @@ FRAGMENTATION = (
         never_nan=True,
         context=True,
         volatility=Volatility.ROW,
-        ahead=lambda snapshot, pod, workload: _devices_ahead(lambda: AtRows(snapshot(), pod, slice(None)), workload),
+        ahead=_devices_ahead,
     ),
 )

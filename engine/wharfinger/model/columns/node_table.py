@@ -5,7 +5,7 @@ Container images have an index from image name to rows instead of columns: Image
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -200,6 +200,16 @@ class NodeTable:
     @property
     def _made_of_objects(self) -> tuple[arrays.KeyedColumns | FactColumns, ...]:
         return self.labels, self.annotations, self.conditions, self.facts
+
+    def present_rows(self) -> Iterator[int]:
+        """The row of each node, by the numbers of the moment at which it is asked for: nodes may come, go and move meanwhile.
+
+        Nodes that come meanwhile are left out.
+        """
+        for name in list(self.names):
+            row = self.row_of.get(name)
+            if row is not None:
+                yield row
 
     def add(self, node: objects.Node) -> int:
         """Add a new node; returns its row. InvalidObject if a quantity cannot be read."""

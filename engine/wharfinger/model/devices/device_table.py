@@ -201,12 +201,9 @@ class DeviceTable:
     def _read_all_in_steps(self) -> Generator[None]:
         tables, found, read = self._tables, dict[str, tuple[Device, ...]](), 0
         began = tables.revision, tables.objects.revision, [source.token(tables.objects) for source in self._sources]
-        for name in list(tables.nodes.names):
-            row = tables.nodes.row_of.get(name)
-            if row is None:  # it was removed meanwhile
-                continue
-            found[name] = self._read(row)
-            read += 1 + len(found[name]) + len(tables.pods.by_row[row])
+        for row in tables.nodes.present_rows():
+            devices = found[tables.nodes.names[row]] = self._read(row)
+            read += 1 + len(devices) + len(tables.pods.by_row[row])
             if read >= READ_PER_STEP:
                 read = 0
                 yield

@@ -268,10 +268,7 @@ class ClusterTables:
         if self.gpus.known(names) is not None:
             return
         table, began, read = GpuTable(self.nodes.rows, names), self.revision, 0
-        for name in list(self.nodes.names):
-            row = self.nodes.row_of.get(name)
-            if row is None:  # it was removed meanwhile
-                continue
+        for row in self.nodes.present_rows():
             table.set_node(row, self.nodes.objects[row], pods := self._pods_on(row))
             read += 1 + len(pods)
             if read >= READ_PER_STEP:
