@@ -18,7 +18,7 @@ how many devices fit and how much does not, once for all nodes, and then each re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
@@ -38,6 +38,9 @@ from wharfinger.model.state.snapshot import Snapshot
 Numbers = NDArray[np.float64]
 MAX_CELLS = 2**15
 """Numbers that are computed at a time, 256 KB, which caches of processors hold: for all devices of 5,000 nodes, they would be gigabytes."""
+
+FEW_CELLS = 2**12
+"""Comparisons of devices with requests, and with nodes, that are made one by one: it takes less time than to count them together."""
 
 FEW_DEVICES = 64
 """So many devices are not compared with each other: it would take longer than to calculate each of them."""
@@ -124,11 +127,27 @@ def _with(context: AtNode, device: Device, workload: typed.Workload) -> float | 
 # ── the kernel ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class _Models(Struct, frozen=True):
+    """The models that the requests of a workload name, by their numbers."""
+
+    numbers: Mapping[str | None, int]
+
+    @property
+    def key(self) -> Hashable:
+        """The key of the column of `number_of`: workloads that name the same models have one."""
+        return "models", *self.numbers
+
+    def number_of(self, device: Device) -> int:
+        """The number of the model of a device; one more than the last for models that are not named."""
+        return self.numbers.get(device.model, len(self.numbers))
+
+
 class _Plan(Struct, frozen=True):
     """A workload as arrays: of its requests, each (n_requests, 1), and of its distinct pairs of thousandths and models.
 
     `cpu`, `memory` and `devices` are what each request needs, infinite devices if it requests none. `pair` (n_requests,) is the number of
-    its pair. The thousandths of the pairs are in `milli` (n_pairs, 1).
+    its pair. The thousandths of the pairs are in `milli` (n_pairs, 1). `usable` (n_pairs, n_models + 1) tells which pairs may use devices
+    of each named model, and of any other in the last column.
     """
 
     cpu: Numbers
@@ -137,7 +156,8 @@ class _Plan(Struct, frozen=True):
     pair: NDArray[np.intp]
     weight: Numbers
     milli: Numbers
-    models: tuple[frozenset[str], ...]
+    models: _Models
+    usable: NDArray[np.bool_]
     alike: tuple[NDArray[np.intp], ...]
     """The pairs with the same models, those with fewer thousandths first."""
 
@@ -153,7 +173,7 @@ def _plan(workload: typed.Workload) -> _Plan:
     by_models: dict[frozenset[str], list[tuple[float, int]]] = {}
     for number, (milli, models) in enumerate(pairs):
         by_models.setdefault(models, []).append((milli, number))
-    requests = workload.requests
+    requests, names = workload.requests, sorted(frozenset[str]().union(*by_models))
     return _Plan(
         cpu=np.array([[each.cpu] for each in requests]),
         memory=np.array([[each.memory] for each in requests]),
@@ -161,7 +181,8 @@ def _plan(workload: typed.Workload) -> _Plan:
         pair=np.array([pairs.index((each.milli, each.models)) for each in requests], dtype=np.intp),
         weight=np.array([[each.weight] for each in requests]),
         milli=np.array([[milli] for milli, _ in pairs]),
-        models=tuple(models for _, models in pairs),
+        models=_Models({name: number for number, name in enumerate(names)}),
+        usable=np.array([[not models or name in models for name in (*names, None)] for _, models in pairs]),
         alike=tuple(np.array([number for _, number in sorted(each)], dtype=np.intp) for each in by_models.values()),
     )
 
@@ -206,10 +227,6 @@ def _thousandths(device: Device) -> float:
     return device.thousandths
 
 
-def _model(device: Device) -> str | None:
-    return device.model
-
-
 class _Nodes:
     """The devices of some rows, as far as a workload distinguishes them."""
 
@@ -220,29 +237,32 @@ class _Nodes:
         self.plan = plan
         self.owners, self.n_rows = of.owners, of.n_rows
         self.free: Numbers = table.numbers("thousandths", _thousandths)[of.entries]
-        self.models = table.codes("model", _model)[of.entries] if any(plan.models) else np.zeros(len(self.free), dtype=np.int64)
-        self.usable = self._usable(context)
+        self.models = table.numbers(plan.models.key, plan.models.number_of)[of.entries].astype(np.intp) if plan.models.numbers else None
+        self.usable = plan.usable if self.models is None else plan.usable[:, self.models]  # (n_pairs, n_devices) or (n_pairs, 1)
         amounts = snapshot.allocatable[:2, rows] - snapshot.requested[:2, rows]
         self.cpu, self.memory = amounts.astype(np.float64)
-
-    def _usable(self, context: AtRows) -> NDArray[np.bool_]:
-        """True for the devices whose model each pair allows, (n_pairs, n_devices) or (n_pairs, 1) bool."""
-        models = self.plan.models
-        if not any(models):
-            return np.ones((len(models), 1), dtype=np.bool_)
-        codes, strings = self.models, context.snapshot.strings
-        wanted = [[strings.find(model) for model in sorted(each)] for each in models]
-        return np.array([np.isin(codes, each) & (codes >= 0) if each else np.ones(len(codes), dtype=np.bool_) for each in wanted])
 
     def per_node(self, values: Numbers) -> Numbers:
         """The sum over the devices of each node."""
         return np.bincount(self.owners, weights=values, minlength=self.n_rows).astype(np.float64, copy=False)
 
     def states(self, free: Numbers, cpu: float = 0.0, memory: float = 0.0) -> _States:
-        """The nodes with these free thousandths and less CPU and memory.
+        """The nodes with these free thousandths and less CPU and memory."""
+        few = len(free) * max(len(self.plan.milli), self.n_rows) <= FEW_CELLS
+        rooms, useless = (self._each_pair if few else self._all_pairs)(free)
+        return _States(self.cpu - cpu, self.memory - memory, self.per_node(free), rooms, useless)
+
+    def _each_pair(self, free: Numbers) -> tuple[Numbers, Numbers]:
+        """`_States.room` and `useless`: each device compared with each pair; free thousandths are whole numbers, so sums are exact."""
+        fits = (free >= self.plan.milli) & self.usable
+        of = (self.owners[:, None] == np.arange(self.n_rows)).astype(np.float64)
+        return fits @ of, np.where(fits, 0.0, free) @ of
+
+    def _all_pairs(self, free: Numbers) -> tuple[Numbers, Numbers]:
+        """The same for many devices.
 
         Each device is counted once for all pairs with the same models, at the number of them that it has room for; sums of these counts are
-        those of each pair. Free thousandths are whole numbers, so their sums are exact in any order.
+        those of each pair.
         """
         n_pairs = len(self.plan.milli)
         rooms, useless = np.empty((n_pairs, self.n_rows)), np.empty((n_pairs, self.n_rows))
@@ -253,7 +273,7 @@ class _Nodes:
             counts, sums = (np.bincount(places, each, shape[0] * shape[1]).reshape(shape) for each in (None, free))
             rooms[pairs] = np.cumsum(counts[:0:-1], axis=0)[::-1]
             useless[pairs] = np.cumsum(sums[:-1], axis=0)
-        return _States(self.cpu - cpu, self.memory - memory, self.per_node(free), rooms, useless)
+        return rooms, useless
 
     def fragmentation_with(self, cpu: float, memory: float, milli: float, taken: NDArray[np.bool_]) -> Numbers:
         """The fragmentation of the node of each device that is `taken`, with that part of it taken."""
@@ -267,7 +287,7 @@ class _Nodes:
         """(one of some devices for each node, model and free part; for each of the devices the number of the one that is like it)."""
         if len(places) < FEW_DEVICES:
             return places, np.arange(len(places))
-        keys = self.models[places], self.free[places], self.owners[places]
+        keys = [each[places] for each in (self.models, self.free, self.owners) if each is not None]
         order = np.lexsort(keys)
         differs = np.logical_or.reduce([key[order[1:]] != key[order[:-1]] for key in keys])
         number = np.concatenate((np.zeros(1, dtype=np.intp), np.cumsum(differs)))
@@ -345,8 +365,8 @@ def _devices_ahead(snapshot: Callable[[], Snapshot], _pod: PodView, workload: ty
     """The devices of all nodes, with what a workload distinguishes."""
     yield snapshot().devices
     yield ReadColumn(snapshot().devices, "thousandths", _thousandths)
-    if any(_plan(workload).models):
-        yield ReadColumn(snapshot().devices, "model", _model, text=True)
+    if (models := _plan(workload).models).numbers:
+        yield ReadColumn(snapshot().devices, models.key, models.number_of)
 
 
 def _ahead(snapshot: Callable[[], Snapshot], pod: PodView, workload: typed.Workload, *, after: bool) -> Iterator[ReadInSteps]:

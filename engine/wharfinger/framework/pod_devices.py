@@ -22,19 +22,29 @@ from wharfinger.model.devices.device import MILLI, unique_name
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.model.devices.device import Device
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 
 class DeviceOrders:
     """The policies of a chain that have preferences for devices, sorted by name; kept in what an attempt shares."""
 
-    __slots__ = ("_policies",)
+    __slots__ = ("_last", "_policies")
 
     def __init__(self, policies: Sequence[CompiledPolicy]) -> None:
         self._policies = policies
+        self._last: tuple[PodView, Snapshot, int, Sequence[Device] | None] | None = None
 
     def order(self, attempt: Attempt, row: int) -> Sequence[Device] | None:
         """The devices of a node, those that come first at the front; None if no governing policy has a preference."""
-        pod, snapshot = attempt.pod, attempt.snapshot
+        pod, snapshot, last = attempt.pod, attempt.snapshot, self._last
+        if last is not None and last[0] is pod and last[2] == row and snapshot.is_same(last[1]):
+            return last[3]  # asked for the pod's annotations and again for the result
+        found = self._order(pod, snapshot, row)
+        self._last = pod, snapshot, row, found
+        return found
+
+    def _order(self, pod: PodView, snapshot: Snapshot, row: int) -> Sequence[Device] | None:
         governing = [BoundPolicy(policy, pod, snapshot) for policy in self._policies if policy.governs(pod, snapshot)]
         keys = [key for bound in governing for key in bound.device_order(snapshot, row)]
         if not keys:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.language.policies import policy as policy_of
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import compile_policy
 from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.explanation import explain_decision
@@ -18,6 +19,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
 
 GPU, SHARE, INDEX = "nvidia.com/gpu", "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-index"
 BIGGEST = 'prefer device biggest = it.capacity["memory"]'
@@ -95,6 +97,25 @@ def sharing(name: str, milli: int, gpu: int | None = None) -> objects.Pod:
     annotations = {} if gpu is None else {INDEX: str(gpu)}
     spec = {"containers": [request(SHARE, str(milli))], "nodeName": "" if gpu is None else "a"}
     return decode.convert({"metadata": {"name": name, "uid": name, "annotations": annotations}, "spec": spec}, objects.Pod)
+
+
+def test_the_devices_of_a_decision_are_put_in_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[int]()
+    device_order = BoundPolicy.device_order
+
+    def counted(policy: BoundPolicy, snapshot: Snapshot, row: int) -> Any:
+        asked.append(row)
+        return device_order(policy, snapshot, row)
+
+    monkeypatch.setattr(BoundPolicy, "device_order", counted)
+    state, fullest = shares((0, 500), (2, 700)), "prefer device fullest = -(it.free['milli'] ?? 0)"
+    first = decided(state, sharing("p", 200), fullest)
+    assert first.assigned.annotations[INDEX] == first.devices[0].device == "2"
+    assert asked == [0]
+    state.add_pod(sharing("q", 200, 2))
+    second = decided(state, sharing("p", 200), fullest)
+    assert second.assigned.annotations[INDEX] == second.devices[0].device == "0"
+    assert asked == [0, 0]
 
 
 @pytest.mark.parametrize(
