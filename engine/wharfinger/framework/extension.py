@@ -198,7 +198,8 @@ class PostFilterOutcome(Struct, frozen=True, kw_only=True):
     """The answer of PostFilter: the node to be freed and the pods that must leave it, or a message why it cannot help.
 
     `deallocate` is a claim to lose its allocation, `delete` one to be deleted, so that another attempt may succeed. If the plugin `failed`,
-    only its message is reported, and no further plugin runs.
+    only its message is reported, and no further plugin runs. With `while_changing`, the cluster changed during the search: a search on the
+    cluster as it is may answer otherwise.
     """
 
     message: str = ""
@@ -207,6 +208,7 @@ class PostFilterOutcome(Struct, frozen=True, kw_only=True):
     deallocate: objects.ResourceClaim | None = None
     delete: objects.ResourceClaim | None = None
     failed: bool = False
+    while_changing: bool = False
 
 
 class PostFilterPlugin(Plugin, ABC):

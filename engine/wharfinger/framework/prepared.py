@@ -89,6 +89,12 @@ class Shared:
             found = self._made[owner] = make()
         return cast("T", found)
 
+    def take_over(self, owner: Hashable, former: Shared) -> None:
+        """Continue with the object of an owner in another `Shared`, if it has one."""
+        found = former.made_for(owner)
+        if found is not None:
+            self._made[owner] = found
+
     def made_for(self, owner: Hashable) -> object | None:
         """The object of an owner; None if none has been made."""
         return self._made.get(owner)

@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import Struct
 
 from wharfinger.framework.eviction import Budgets, Evictable
-from wharfinger.framework.plugins.default_preemption import OFFSET, has_lower
+from wharfinger.framework.plugins.victims import OFFSET, has_lower
 from wharfinger.groups import domains
 from wharfinger.groups.domains import CHANGES_PER_STEP, TentativePlacement, Work
 from wharfinger.groups.exact import member_classes

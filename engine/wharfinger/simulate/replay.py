@@ -132,6 +132,8 @@ class Replay:
 
     def _changed(self, side: Side, recorded: Recorded, former: Decision) -> Change | None:
         decision, answer = side.decide(recorded), recorded.answer
+        if answer.while_changing:  # the same search again, for both sides
+            answer = logged_answer(former)
         if (decision.node, decision.nominated) == (answer.node, answer.nominated):
             return None
         found = causes(former, decision, recorded.snapshot, (self._own.explainer(former.chain), side.explainer(decision.chain)))
@@ -252,9 +254,15 @@ def _nodes_of(found: LoggedFound) -> str | None:
     return ", ".join([*names[:MAX_NAMED], *(["…"] if len(names) > MAX_NAMED else [])]) or None
 
 
+_OF_THE_SEARCH = "nominated", "victims", "message", "while_changing"
+"""The parts of an answer that may be others where the cluster changed during the search for pods to evict."""
+
+
 def _difference(recorded: Recorded, found: LoggedAnswer) -> Difference | None:
     if recorded.answer.devices is None:
         found = msgspec.structs.replace(found, devices=None)
+    if recorded.answer.while_changing:
+        found = msgspec.structs.replace(found, **{name: getattr(recorded.answer, name) for name in _OF_THE_SEARCH})
     return _first_difference(recorded.place, recorded.pod.key, recorded.answer, found)
 
 

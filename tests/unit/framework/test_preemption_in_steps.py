@@ -171,10 +171,93 @@ SPREAD = {
 }
 
 
-def test_a_search_over_several_nodes_ends_although_the_cluster_changes_in_every_step():
-    there, decider = cluster(), Decider(assemble())
-    asked = view(pod("urgent", containers=asking("2"), priority=5000, labels={"app": "s"}, topologySpreadConstraints=[SPREAD]))
+def spread(number="", priority=5000):
+    """A pod that is spread over nodes: its filter looks at all of them."""
+    return view(pod(f"urgent{number}", containers=asking("2"), priority=priority, labels={"app": "s"}, topologySpreadConstraints=[SPREAD]))
+
+
+def come(number, there):
+    """A small pod comes that may not be evicted."""
+    there.add_pod(decode.convert(pod(f"other{number}", on="n0001", containers=asking("1m"), priority=9999), objects.Pod))
+
+
+def node_comes(number, there):
+    there.add_node(decode.convert(node(f"new{number}", offer={"cpu": "1", "pods": "10"}), objects.Node))
+
+
+def node_moves(number, there):
+    """A node without pods goes, another one gets its row."""
+    there.remove_node(f"spare{number}")
+
+
+def budget_changes(number, there):
+    there.put(
+        objects.PodDisruptionBudget(
+            metadata=objects.ObjectMeta(name=f"b{number}", namespace="default"),
+            spec=objects.PodDisruptionBudgetSpec(selector=objects.LabelSelector()),
+        )
+    )
+
+
+def second_passes(number, there):
+    there.set_time(1000.0 + number)
+
+
+UNSTEADY = [come, node_comes, node_moves, budget_changes, second_passes]
+MOST_STEPS = (MAX_INTERRUPTIONS + 1) + 1 + NODES // NODES_PER_STEP + 2  # the last ones look at the chosen node again
+
+
+def with_spares():
+    """The cluster after many nodes with little room, which may go."""
+    nodes = [node(f"spare{number}", offer={"cpu": "1", "pods": "10"}) for number in range(1, MOST_STEPS + 2)]
+    there = cluster()
+    full = state(nodes, [])
+    for name in [*there.snapshot().names]:
+        full.add_node(there.snapshot().node(there.snapshot().row(name)).object)
+    for row in range(there.snapshot().n_nodes):
+        for placed in there.snapshot().pods_on(row):
+            full.add_pod(placed)
+    return full
+
+
+@pytest.mark.parametrize("change", UNSTEADY)
+@pytest.mark.parametrize("asked", [spread(), urgent()], ids=["over several nodes", "over each node"])
+def test_a_search_ends_in_steps_although_the_cluster_changes_in_every_step(asked, change, monkeypatch):
+    there, decider = with_spares(), Decider(assemble())
+    trying, tried = counted(monkeypatch, "reasons_with_nominees"), []
     for taken, _ in enumerate(decider.precompute(there.snapshot, asked, evicting=True), start=1):
-        assert taken <= MAX_INTERRUPTIONS + 2
-        there.add_pod(decode.convert(pod(f"other{taken}", on="n0001", containers=asking("1m"), priority=9999), objects.Pod))
+        assert taken <= MOST_STEPS
+        tried.append(len(trying))
+        trying.clear()
+        change(taken, there)
+    found = decider.decide(there.snapshot(), asked)
+    assert sum(tried) > 4 * NODES
+    assert max([*tried, len(trying)]) <= TRIALS_PER_STEP
+    again = decide(decider.chain, there.snapshot().detach(), asked)
+    assert answer(found) == answer(again)
+    assert (again.while_changing, found.while_changing or asked.name == "urgent") == (False, True)
+
+
+def test_a_search_that_a_cluster_interrupts_answers_for_the_node_as_it_is():
+    """The node that was the cheapest when its turn came has lost its cheap pods, and another one is gone."""
+    there, decider, asked = cluster(), Decider(assemble()), spread()
+    steps = decider.precompute(there.snapshot, asked, evicting=True)
+    for taken, _ in enumerate(steps):
+        come(taken, there)
+        if taken == MAX_INTERRUPTIONS + 3:
+            cheapest = decide(decider.chain, there.snapshot().detach(), asked).nominated
+            for placed in list(there.snapshot().pods_on(there.snapshot().row(cheapest))):
+                there.remove_pod(placed)
+                there.add_pod(decode.convert(pod(f"dear-{placed.name}", on=cheapest, containers=asking("1"), priority=4999), objects.Pod))
     assert answer(decider.decide(there.snapshot(), asked)) == answer(decide(decider.chain, there.snapshot().detach(), asked))
+
+
+def test_a_second_that_passes_between_the_last_step_and_the_decision_begins_no_search(monkeypatch):
+    there, decider, asked = cluster(), Decider(assemble()), spread()
+    list(decider.precompute(there.snapshot, asked, evicting=True))
+    trying = counted(monkeypatch, "reasons_with_nominees")
+    expected = answer(decide(decider.chain, there.snapshot().detach(), asked))
+    trying.clear()
+    there.set_time(there.snapshot().now + 1)
+    assert answer(decider.decide(there.snapshot(), asked)) == expected
+    assert not trying

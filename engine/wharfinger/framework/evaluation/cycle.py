@@ -23,7 +23,7 @@ from wharfinger.framework.evaluation.filter_slot import FilterTrial
 from wharfinger.framework.evaluation.kept_result import Choice, Evaluation
 from wharfinger.framework.extension import CountingPlugin, PostFilterOutcome, Rejection, StepwisePostFilter
 from wharfinger.framework.plugin_calls import Stopwatch
-from wharfinger.framework.prepared import Attempt
+from wharfinger.framework.prepared import Attempt, Shared
 from wharfinger.framework.rules.policy_rules import read_in_steps
 
 if TYPE_CHECKING:
@@ -109,12 +109,17 @@ class Decider:
 
         An exception here is raised again in the decision, which reports it.
         """
+        former: Shared | None = None
         with suppress(Exception):
             while plugins := self._stepwise(now := snapshot(), pod):
                 evaluation = self._evaluation(now, pod)
                 evaluation.update_filters(pod, now)
                 if evaluation.filtering.count:
                     return
+                if former is not None and former is not evaluation.shared:  # a node came or went
+                    for plugin in plugins:
+                        evaluation.shared.take_over(plugin, former)
+                former = evaluation.shared
                 attempt = Attempt(pod, now, evaluation.shared)
                 rejection = _rejection(attempt, evaluation)
                 if not any(plugin.post_filter_step(attempt, rejection) for plugin in plugins):
@@ -234,6 +239,7 @@ def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evalua
         snapshot_revision=snapshot.revision,
         nominated=outcome.nominated,
         victims=outcome.victims,
+        while_changing=outcome.while_changing,
         claims=() if attempt is None or choice is None else evaluation.filtering.allocations(attempt, choice.row),
         aborted=aborted,
         deallocate=outcome.deallocate,
@@ -249,7 +255,7 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
     freed = NO_OUTCOME
     outcome = NO_OUTCOME
     attempt = Attempt(pod, snapshot, evaluation.shared)
-    messages = []
+    messages, while_changing = [], False
     rejection = _rejection(attempt, evaluation)
     for plugin in chain.post_filters if snapshot.n_nodes else ():
         outcome = plugin.post_filter(attempt, rejection)
@@ -257,11 +263,12 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
             messages = [outcome.message]
             break
         messages += [outcome.message] if outcome.message else []
+        while_changing |= outcome.while_changing
         freed = replace(freed, deallocate=freed.deallocate or outcome.deallocate, delete=freed.delete or outcome.delete)
         if outcome.nominated is not None:
             messages = []
             break
-    return replace(outcome, deallocate=freed.deallocate, delete=freed.delete), " ".join(
+    return replace(outcome, deallocate=freed.deallocate, delete=freed.delete, while_changing=while_changing), " ".join(
         [evaluation.rejection_message(snapshot), *([", ".join(messages)] if messages else [])]
     )
 

@@ -55,8 +55,9 @@ class Decision(Struct, frozen=True, kw_only=True, eq=False):
 
     `node` is None if none of the `n_nodes` is feasible; `message` is then the reason in kube-scheduler's words ("" otherwise). `ties` is
     the number of nodes that were equal in every tier and tie break (the stable hash chose among them). `nominated` and `victims` are
-    PostFilter's, and so are a claim to `deallocate` or to `delete` so that another attempt may succeed. `group` is the group whose search
-    decided about the node; "" for a pod that was decided about alone.
+    PostFilter's, and so are a claim to `deallocate` or to `delete` so that another attempt may succeed. With `while_changing`, the cluster
+    changed during its search: another search on the same snapshot may answer otherwise. `group` is the group whose search decided about the
+    node; "" for a pod that was decided about alone.
 
     `claims` is what Reserve has to take for the pod on its node: the allocation of each claim that has none, in the pod's order. If an
     error ended the cycle, `aborted` has its text by node, for the first nodes by name; `message` is one of them, and nothing about the
@@ -74,6 +75,7 @@ class Decision(Struct, frozen=True, kw_only=True, eq=False):
     snapshot_revision: int
     nominated: str | None = None
     victims: tuple[PodView, ...] = ()
+    while_changing: bool = False
     group: str = ""
     claims: tuple[ClaimAllocation, ...] = ()
     aborted: Mapping[str, str] = {}

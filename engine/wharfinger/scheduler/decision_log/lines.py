@@ -54,10 +54,11 @@ class LoggedQuestion(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
 
 
-class LoggedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class LoggedAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a decision, as far as a replay compares it; `victims` by uid, `totals` of the chosen node by tier.
 
-    `devices` are `driver/pool/device` in the order of claims and requests; None in the logs of programs that did not write them.
+    `devices` are `driver/pool/device` in the order of claims and requests; None in the logs of programs that did not write them. With
+    `while_changing`, the nomination was searched for while the cluster changed.
     """
 
     node: str | None
@@ -69,6 +70,7 @@ class LoggedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     victims: tuple[str, ...]
     totals: tuple[float, ...]
     devices: tuple[str, ...] | None = None
+    while_changing: bool = False
 
 
 class LoggedSearch(msgspec.Struct, frozen=True, kw_only=True):

@@ -266,4 +266,5 @@ def logged_answer(decision: Decision) -> LoggedAnswer:
         victims=tuple(victim.uid for victim in decision.victims),
         totals=decision.totals,
         devices=tuple(each.uid for each in decision.devices),
+        while_changing=decision.while_changing,
     )

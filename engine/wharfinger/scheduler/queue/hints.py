@@ -17,7 +17,7 @@ from wharfinger.framework.cluster_event import NO_EVENT, ClusterEvent
 from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.extension import GroupedHints, Plugin
 from wharfinger.framework.plugin_calls import is_third_party
-from wharfinger.framework.plugins import default_preemption
+from wharfinger.framework.plugins import victims
 from wharfinger.scheduler.queued_pods import QueuedGroup
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def rejectors(decision: Decision) -> frozenset[Plugin]:
     if not found or decision.nominated is not None:
         return found
     protecting = protectors((decision.evaluation.pod_rules,))
-    if not protecting or not default_preemption.has_lower(decision.pod.priority, decision.snapshot).any():
+    if not protecting or not victims.has_lower(decision.pod.priority, decision.snapshot).any():
         return found
     return found | protecting
 

@@ -1,6 +1,7 @@
 """A replay makes every decision of a log again, or shows what other policies change."""
 
 import json
+import re
 
 from tests.unit.scheduler.decision_log.recording import SECOND, recorded, recorder, replayed
 from tests.unit.scheduler.running import node, view
@@ -71,6 +72,17 @@ def test_the_same_policies_change_nothing(tmp_path):
     found, _ = replayed(path, others=lambda _profile, chain: chain)
     assert found
     assert not any(each.change for each in found)
+
+
+def test_victims_that_were_searched_for_while_the_cluster_changed_are_not_compared(tmp_path):
+    path = tmp_path / "decisions.jsonl"
+    recorded(path)
+    text = path.read_text()
+    assert '"while_changing"' not in text
+    path.write_text(re.sub(r'"nominated":"[^"]+"(.*?"victims":)\[[^]]+\]', r'"nominated":"other","while_changing":true\1["none"]', text))
+    found, _ = replayed(path, others=lambda _profile, chain: chain)
+    assert '"while_changing":true' in path.read_text()
+    assert not any(each.difference or each.change for each in found)
 
 
 def test_a_decision_that_was_written_otherwise_is_found(tmp_path):
