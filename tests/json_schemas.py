@@ -478,6 +478,7 @@ class DrainedPod(TypedDict):
     controller: str | None
     outcome: DrainOutcome
     step: int | None
+    alone: NotRequired[bool]
     reason: NotRequired[str]
     displaced_by: NotRequired[str]
     replacement: NotRequired[PodResult]

@@ -16,8 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import wharfinger
 from tests.cluster import custom, devices, mixed_pods
 from tests.cluster.api import Api, Refused
+from tests.cluster.live import NAME
+from tests.cluster.snapshot import read_cluster
 from tests.cluster.waiting import eventually
 from tests.cluster.what_if_batch import is_ready
 from tests.cluster.what_if_scenarios import CORDON, MIRROR, SANDBOX, Plain, Scenario, draw_pod, without_node
@@ -165,6 +168,8 @@ class PreviewScenario(AskedScenario):
     predicted: Answer = field(default_factory=dict)
     found: Counter[str | None] = field(default_factory=Counter)
     """The pods on each node before the drain."""
+    policies: Any = None
+    """The policies that decide, by which a drain is planned: an answer has no order of evictions."""
 
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
         """Choose the objects, and the pods."""
@@ -178,6 +183,7 @@ class PreviewScenario(AskedScenario):
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
         """Ask, and wait for the answer."""
         assert self.control_plane is not None
+        self.policies = policies[NAME]
         [pod] = self.asked
         template = {"metadata": {"labels": pod["metadata"]["labels"]}, "spec": pod["spec"]}
         spec = {"replicas": self.replicas, "nodes": self.more, "drain": self.drained, "capacity": True}
@@ -227,14 +233,18 @@ class PreviewScenario(AskedScenario):
             yield ()
 
     def _drain(self, api: Api) -> Iterator[Sequence[Plain]]:
-        """Evict the pods that a drain without flags evicts, as budgets allow, and create their replacements, until nothing leaves."""
-        pods = self._pods(api)
-        left = [pod for pod in self.pods.values() if pod["spec"]["nodeName"] in self.drained and _may_leave(pod)]
-        left.sort(key=lambda pod: _turn(pods[pod["metadata"]["name"]]))
-        while gone := [pod for pod in left if self._evicted(api, pod)]:
-            left = [pod for pod in left if pod not in gone]
+        """Evict the pods that a drain without flags evicts, in its steps, and create their replacements, until nothing may leave."""
+        left = {name: pod for name, pod in self.pods.items() if pod["spec"]["nodeName"] in self.drained and _may_leave(pod)}
+        for together in [*self._steps(api), [*left]] if self.drained else ():
+            gone = [left.pop(name) for name in together if name in left and self._evicted(api, left[name])]
             yield ()
             yield [without_node(pod) for pod in gone]
+
+    def _steps(self, api: Api) -> list[list[str]]:
+        """The pods that leave in each step of the drain, in order."""
+        cluster = read_cluster(api)
+        planned = wharfinger.drain(self.policies, cluster, self.drained, pods=self._pending(cluster))
+        return [[_name({"pod": pod.pod}) for pod in planned.pods if pod.step == step] for step in range(1, planned.steps + 1)]
 
     def _evicted(self, api: Api, pod: Plain) -> bool:
         try:
@@ -290,11 +300,6 @@ class PreviewScenario(AskedScenario):
 def _stays(pod: Plain) -> bool:
     mirror = MIRROR.keys() <= pod["metadata"].get("annotations", {}).keys()
     return mirror or any(owner["kind"] == "DaemonSet" for owner in pod["metadata"].get("ownerReferences", ()))
-
-
-def _turn(pod: Plain) -> tuple[int, str, str]:
-    """The place of a pod in the queue."""
-    return -pod["spec"].get("priority", 0), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]
 
 
 def _may_leave(pod: Plain) -> bool:

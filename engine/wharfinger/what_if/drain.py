@@ -6,7 +6,12 @@ and all others are decided. Evictions go through the Eviction API, so budgets ca
 The pods that may leave a node at the same time are one step: they leave, pods that wait are tried again, the controllers create the
 replacements, and the chain decides about these in the order of the queue. A replacement that has a node counts as healthy, so a budget
 may allow more evictions in the next step. Members of a group that left are placed together again, within the domains of those that
-stayed. Who gets the last disruption of a budget is chance in a real drain; here it is the first pod in the order of the queue.
+stayed.
+
+Which pod of a step is gone first is chance. Where a pod that waits may get a place as soon as one of them is gone, that would decide which
+pod gets it. So then a step is one eviction. Pods that wait and get no place however many pods leave are no reason for that.
+
+Who gets the last disruption of a budget is chance in a real drain; here it is the first pod in the order of the queue.
 """
 
 from __future__ import annotations
@@ -16,11 +21,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 
+import numpy as np
 from msgspec import Struct, structs
 
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.framework.evaluation.diagnosis import Diagnosis
+from wharfinger.framework.plugins.default_preemption import has_lower
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult, GroupState
 from wharfinger.groups.turns import Turn, groups_in_steps
@@ -36,8 +44,8 @@ from wharfinger.steps import at_once
 from wharfinger.what_if.leaving_pods import Evictions, Refusal, cordoned, recreated, refusals, replaceable, staying
 from wharfinger.what_if.supposed_changes import SupposedChanges, placed
 
-BUDGETS_PER_STEP = 64
-"""The budgets that are checked in one step."""
+PODS_PER_STEP = 64
+"""The pods whose budgets are checked in one step, or that get an answer which is known."""
 LEAVING = "it is being deleted already"
 LOST = "no controller creates it again"
 
@@ -62,7 +70,8 @@ class DrainOutcome(Enum):
 class DrainedPod(Struct, frozen=True, kw_only=True):
     """The outcome for one pod. `source` is its node before; "" for a pod that waited for one already.
 
-    `step` is the step in which it leaves, None if it does not. `placement` is the decision about its replacement, None if there is none.
+    `step` is the step in which it leaves, None if it does not. `alone` is True if others may leave with it by their budgets, and do not
+    because a pod that waits may take the place of one of them. `placement` is the decision about its replacement, None if there is none.
     `displaced_by` is the pod for which preemption evicted it, None if the drain did. `controller` is `kind/name`, "" for none.
     """
 
@@ -74,6 +83,7 @@ class DrainedPod(Struct, frozen=True, kw_only=True):
     step: int | None
     placement: PodResult | None
     displaced_by: str | None
+    alone: bool = False
 
     @property
     def node(self) -> str | None:
@@ -199,6 +209,7 @@ class _LeavingPod:
     refusal: Refusal | None = None
     placement: PodResult | None = None
     displaced_by: str | None = None
+    alone: bool = False
 
     def __post_init__(self) -> None:
         self.replacement = self.pod
@@ -214,6 +225,7 @@ class _LeavingPod:
             step=self.step,
             placement=self.placement,
             displaced_by=self.displaced_by,
+            alone=self.alone,
         )
 
     def _outcome(self) -> DrainOutcome:
@@ -248,6 +260,7 @@ class _Drain:
         self._waiting: list[_LeavingPod] = []
         self._failed: dict[Hashable, PodResult] = {}
         self._failed_at = -1
+        self._decided = 0
         self._entered = 0
         self._uses: dict[str, tuple[int, int]] = {}
         self._index = GroupIndex(self._state.objects)
@@ -344,31 +357,64 @@ class _Drain:
     def _empty(self, leaving: Iterable[_LeavingPod]) -> Generator[None, None, list[_LeavingPod]]:
         """Evict the pods in steps, as budgets allow, and place their replacements; returns those that may not leave."""
         left = [moving for moving in leaving if moving.step is None]
-        while allowed := (yield from self._evicted(left)):
+        while left:
+            one_by_one = len(left) > 1 and (yield from self._may_let_in(left))
+            allowed = yield from self._evicted(left, one_by_one=one_by_one)
+            if not allowed:
+                break
             self.steps += 1
             for moving in allowed:
                 self._supposed.leave(moving.pod)
                 self._index.remove(moving.pod.uid)
                 self._advance()
                 yield
-            yield from self._place()
+            if one_by_one or len(left) == 1:
+                yield from self._place()
             for moving in allowed:
                 self._leave(moving)
             yield from self._place()
             left = [moving for moving in left if moving.step is None]
         return left
 
-    def _evicted(self, left: Iterable[_LeavingPod]) -> Generator[None, None, list[_LeavingPod]]:
-        """The pods whose eviction is allowed now, each counted."""
-        allowed = []
+    def _evicted(self, left: Iterable[_LeavingPod], *, one_by_one: bool) -> Generator[None, None, list[_LeavingPod]]:
+        """The pods whose eviction is allowed now, each counted; with `one_by_one` the first of them, `alone` if there are others."""
+        allowed: list[_LeavingPod] = []
         for number, moving in enumerate(left):
             moving.refusal = self._evictions.refusal(moving.pod)
+            if moving.refusal is None and one_by_one and allowed:
+                allowed[0].alone = True
+                break
             if moving.refusal is None:
                 self._evictions.evict(moving.pod)
                 allowed.append(moving)
-            if number % BUDGETS_PER_STEP == BUDGETS_PER_STEP - 1:
+            if number % PODS_PER_STEP == PODS_PER_STEP - 1:
                 yield
         return allowed
+
+    def _may_let_in(self, left: Sequence[_LeavingPod]) -> Generator[None, None, bool]:
+        """True if a pod that waits may get a place when some of the pods of `left` are gone."""
+        leaving = frozenset(moving.pod.uid for moving in left)
+        sources = {moving.source for moving in left}
+        asked: set[Hashable] = set()
+        for number, moving in enumerate(self._waiting):
+            pod = self._supposed.claimed(moving.replacement)
+            group, snapshot = self._index.key_of(pod.uid), self._state.snapshot()
+            alike = group, self._chain.key(pod, snapshot)
+            if alike in asked:
+                continue
+            asked.add(alike)
+            rows = np.array([snapshot.known_row(name) for name in sources], np.intp)
+            found = Diagnosis(self._decider.filtering(snapshot, pod), snapshot.n_nodes)
+            if group is None:
+                may_come = found.may_pass_once_pods_leave(rows, preempts=_may_preempt(pod, snapshot))
+            else:  # each member may fit alone, so the pods of a node are no reason here either
+                members = {member.uid for member in self._index.members(group)}
+                may_come = not members.isdisjoint(leaving) or found.may_pass_once_pods_leave(rows, preempts=True)
+            if may_come:
+                return True
+            if number % PODS_PER_STEP == PODS_PER_STEP - 1:
+                yield
+        return False
 
     def _leave(self, moving: _LeavingPod) -> None:
         """Put the replacement of a pod that has left into the queue, if there is one."""
@@ -401,8 +447,9 @@ class _Drain:
         while again:
             again = failed = False
             waiting, self._waiting = sorted(self._waiting, key=lambda moving: (self._chain.sort_key(moving.replacement), moving.order)), []
-            for together in self._turns(waiting):
+            for number, together in enumerate(self._turns(waiting)):
                 key = self._index.key_of(together[0].replacement.uid)
+                decided = self._decided
                 victims, for_pod = (self._try(together[0]), together[0]) if key is None else (yield from self._try_group(key, together))
                 for moving in together:
                     if moving.placement is None or moving.placement.node is None:
@@ -414,7 +461,8 @@ class _Drain:
                 again |= bool(victims)
                 for victim in victims:
                     self._displace(victim, for_pod.pod.key)
-                yield
+                if key is not None or self._decided != decided or number % PODS_PER_STEP == PODS_PER_STEP - 1:
+                    yield
 
     def _turns(self, waiting: Sequence[_LeavingPod]) -> list[list[_LeavingPod]]:
         """The pods that wait, in order; the members of a group together, at the position of the first of them."""
@@ -449,6 +497,7 @@ class _Drain:
         if known is not None:
             moving.placement = structs.replace(known, pod=pod.key)
             return ()
+        self._decided += 1
         moving.placement, evicted = placed(self._decider, self._supposed, pod)
         if self._failed_at == self._state.revision:
             self._failed[key] = moving.placement
@@ -472,6 +521,11 @@ class _Drain:
         for node in nodes:
             self._state.remove_node(node)
         yield from self._place()
+
+
+def _may_preempt(pod: PodView, snapshot: Snapshot) -> bool:
+    """True if there are pods that may be evicted for a pod, by their priorities."""
+    return pod.object.spec.preemption_policy != "Never" and bool(has_lower(pod.priority, snapshot).any())
 
 
 def _seen(decision: Decision, _snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:

@@ -78,6 +78,28 @@ def test_a_line_says_where_each_pod_goes(wharf, snapshot, flags, shown):
     assert rows(out) == shown
 
 
+def test_pods_that_leave_alone_are_counted(wharf, snapshot):
+    more = """
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: api, ownerReferences: [{kind: ReplicaSet, name: api-5d, controller: true}]}
+  spec: {nodeName: node-a, containers: [{name: c, resources: {requests: {cpu: "2"}}}]}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: patient}
+  spec: {nodeSelector: {kubernetes.io/hostname: node-a}, tolerations: [{operator: Exists}], containers: [{name: c}]}
+"""
+    text = (CLUSTER + more).replace("{pool: old}", "{pool: old, kubernetes.io/hostname: node-a}", 1).replace('pods: "9"', 'pods: "2"', 1)
+    _, out, _ = wharf("drain", "node-a", *KUBECTL_DRAINS_ALL, "--pending", "--snapshot", snapshot(text))
+    assert [line for line in rows(out) if line[0] != "-"] == [
+        ("1", "default/api", "node-a", "node-c"),
+        ("2", "default/web", "node-a", "node-c"),
+    ]
+    assert "  1 alone in a step: a pod that waits may take the place of each as soon as it has left\n" in out
+    _, out, _ = wharf("drain", "node-a", *KUBECTL_DRAINS_ALL, "--pending", "--format=json", "--snapshot", snapshot(text))
+    assert [pod.get("alone") for pod in json.loads(out)["pods"]][:2] == [True, None]
+
+
 def test_a_snapshot_without_budgets_is_reported_and_one_with_budgets_is_not(wharf, snapshot):
     _, out, err = wharf("drain", "node-a", "--snapshot", snapshot())
     assert "no PodDisruptionBudget is known" in out

@@ -161,6 +161,37 @@ def test_pods_that_wait_already_compete():
     assert outcomes(result) == [("one", "waits", None, 1), ("waiting", "placed", "b", None)]
 
 
+ALL_TAINTS = {"tolerations": [{"operator": "Exists"}]}
+NOT_WITH_WEB = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", "labelSelector": {"matchLabels": WEB}}]
+        }
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "steps"),
+    [
+        pytest.param({}, 1, id="the cordon keeps it away"),
+        pytest.param(ALL_TAINTS, 2, id="it tolerates the cordon"),
+        pytest.param({**ALL_TAINTS, "nodeSelector": {"kubernetes.io/hostname": "b"}}, 1, id="it needs a node that stays"),
+        pytest.param({"cpu": "1", **NOT_WITH_WEB}, 2, id="only a pod that leaves keeps it away from a node that stays"),
+        pytest.param({"cpu": "3", **NOT_WITH_WEB}, 1, id="a node that stays has no room either"),
+        pytest.param({"cpu": "3", "priority": 9}, 1, id="it has no victims on a node that stays"),
+        pytest.param({"cpu": "3", "priority": 9, **NOT_WITH_WEB}, 2, id="what it can evict depends on a pod that leaves"),
+    ],
+)
+def test_a_step_is_one_eviction_where_a_waiting_pod_may_take_the_place(waiting, steps):
+    one = PodView(decode.convert(owned("waiting", on="", **{"cpu": "4", **waiting}), objects.Pod))
+    nodes = [node("a", labels={"zone": "z"}), node("b", offer={"cpu": "2"}, labels={"zone": "z"})]
+    result = drained(state(nodes, [*web(2), owned("other", on="b", cpu="1")]), waiting=[one])
+    leaving = [each for each in result.pods if each.source == "a"]
+    assert (result.steps, [each.step for each in leaving]) == (steps, [1, steps])
+    assert [each.alone for each in leaving] == [steps == 2, False]  # the last one has no other
+
+
 def test_an_unknown_node_is_named_with_the_nearest_one_and_nothing_changes():
     cluster = state([node("node-a"), node("node-b")], [owned("one", on="node-a")])
     revision = cluster.revision

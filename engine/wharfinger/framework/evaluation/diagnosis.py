@@ -183,6 +183,24 @@ class Diagnosis:
                 passing &= np.asarray(slot.bits == 0)
         return passing
 
+    def may_pass_once_pods_leave(self, rows: NDArray[np.intp], *, preempts: bool) -> bool:
+        """True if a node that rejects the pod now may accept it once pods have left the nodes of these rows.
+
+        It may be one of these nodes, unless it rejects the pod by its object alone. It may be any node that only the pods of other nodes
+        make infeasible. `preempts`: the pod may evict others, so the pods on a node itself do not count either.
+        """
+        filtering = self._filtering
+        if filtering.refusal is not None:
+            return filtering.refusal.resolvable
+        if filtering.reasons_with_nominated:
+            return True
+        by_object = filtering.by_object & self._considered()
+        if by_object[rows].any():
+            return True
+        if preempts:
+            return bool(by_object.any()) and any(slot.volatility is Volatility.GLOBAL and not slot.skipped for slot in self._slots())
+        return bool(self.passing_alone.any())
+
     def _slots(self) -> Sequence[FilterSlot]:
         return () if self._filtering.refusal is not None else self._filtering.slots
 

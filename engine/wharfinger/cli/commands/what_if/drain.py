@@ -52,6 +52,8 @@ def _summary(found: Drain) -> Iterator[str]:
     yield f"{len(leaving):,} of {wording.count(len(drained), 'pod')} would leave {wording.count(len(found.nodes), 'node')}" + (
         f" in {wording.count(found.steps, 'step')}" if found.steps else ""
     )
+    if alone := sum(pod.alone for pod in found.pods):
+        yield f"  {alone:,} alone in a step: a pod that waits may take the place of each as soon as it has left"
     counts = Counter(pod.outcome for pod in found.pods)
     yield from (f"  {counts[outcome]:,} {words}" for outcome, words in _WORDS.items() if counts[outcome])
     if found.budgets:
@@ -112,6 +114,7 @@ def _pod(pod: DrainedPod) -> dict[str, Any]:
         "controller": pod.controller or None,
         "outcome": pod.outcome.value,
         "step": pod.step,
+        **({"alone": True} if pod.alone else {}),
         **({"reason": pod.reason} if pod.reason else {}),
         **({"displacedBy": pod.displaced_by} if pod.displaced_by else {}),
         **({} if pod.placement is None else {"replacement": pod_value(pod.placement)}),
