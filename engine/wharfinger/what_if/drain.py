@@ -28,7 +28,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
-from wharfinger.framework.plugins.default_preemption import has_lower
+from wharfinger.framework.plugins.victims import has_lower
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult, GroupState
 from wharfinger.groups.turns import Turn, groups_in_steps
