@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
@@ -28,6 +29,12 @@ from wharfinger.model.state.snapshot import Snapshot
 
 MISSING = "missing"
 MAX_DEVICES = 4
+MAX_VALUES = 100
+"""Values that are printed of one expression, the first ones in its text."""
+MAX_COLUMNS = 400
+"""Characters of a line of the source that are printed, with the values under them."""
+MAX_CLAUSES = 20
+"""Clauses of one filter whose sentences are given for a node."""
 NO_VALUE = frozenset({Kind.PODS, Kind.DEVICES, Kind.LABELS, Kind.POD, Kind.NODE, Kind.DEVICE, Kind.WORKLOAD})
 """Kinds whose values are too long to print under an operand."""
 
@@ -47,14 +54,14 @@ class Value(Struct, frozen=True):
 
 def values(expression: typed.Expr, evaluate: Evaluate) -> tuple[Value, ...]:
     """The values of the sub-expressions whose value is not already in the text, outermost first where two start at one place."""
-    found: dict[tuple[int, int], Value] = {}
+    found: dict[tuple[int, int], typed.Expr] = {}
     for part in _walk(expression):
         if isinstance(part, typed.Const) or part.type.kind in NO_VALUE or part.type.shape in ITEMS or _is_implied(part):
             continue
-        place = _anchor(part)
-        if place not in found:
-            found[place] = Value(*place, evaluate(part))
-    return tuple(found[place] for place in sorted(found))
+        line, column = _anchor(part)
+        if column <= MAX_COLUMNS:
+            found.setdefault((line, column), part)
+    return tuple(Value(*place, evaluate(found[place])) for place in sorted(found)[:MAX_VALUES])
 
 
 def lets(expression: typed.Expr) -> tuple[str, ...]:
@@ -66,11 +73,11 @@ def lets(expression: typed.Expr) -> tuple[str, ...]:
 def annotated_lines(source: Source, found: tuple[Value, ...]) -> list[str]:
     """The source lines that have values, each followed by its pipes and values, without common indentation."""
     lines: list[str] = []
-    for number in dict.fromkeys(value.line for value in found):
+    for number, of_line in groupby(found, key=lambda value: value.line):
         text = source.line(number)
         margin = len(text) - len(text.lstrip())
-        values_of_line = [(value.column - 1 - margin, value.text) for value in found if value.line == number]
-        lines += [text[margin:].rstrip(), *_under(values_of_line)]
+        shown = text[:MAX_COLUMNS].rstrip() + ("…" if len(text) > MAX_COLUMNS else "")
+        lines += [shown[margin:], *_under([(value.column - 1 - margin, value.text) for value in of_line])]
     return lines
 
 
@@ -169,15 +176,23 @@ class PolicyExplainer:
 
         return shown_place(str(found[1].span))
 
-    def rejection(self, pod: PodView, snapshot: Snapshot, rule: str, row: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """(sentences with values filled in, lines that show the operands) of a policy's filter at a node; None for any other filter."""
+    def sentences(self, pod: PodView, snapshot: Snapshot, rule: str, row: int) -> tuple[str, ...] | None:
+        """The sentences with values filled in of a policy's filter at a node, of `MAX_CLAUSES` at most; None for any other filter."""
         found = self._filters.get(rule)
         if found is None:
             return None
         interpreter = self._interpreter(found[0], pod, snapshot)
-        failing = [clause for clause, answer in interpreter.filter(found[1], row) if not passes(clause, answer)]
-        sentences = tuple(interpreter.message(clause, row) for clause in failing)
-        return sentences, tuple(line for clause in failing for line in operands(interpreter, found[0].policy, clause.condition, row))
+        return _sentences(interpreter, _failing(interpreter, found[1], row), row)
+
+    def rejection(self, pod: PodView, snapshot: Snapshot, rule: str, row: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """(`sentences`, lines that show the operands) of a policy's filter at a node; None for any other filter."""
+        found = self._filters.get(rule)
+        if found is None:
+            return None
+        interpreter = self._interpreter(found[0], pod, snapshot)
+        failing = _failing(interpreter, found[1], row)
+        shown = [line for clause in failing[:MAX_CLAUSES] for line in operands(interpreter, found[0].policy, clause.condition, row)]
+        return _sentences(interpreter, failing, row), tuple(shown)
 
     def device_preferences(self, pod: PodView, snapshot: Snapshot, row: int, given: Container[str]) -> Iterator[str]:
         """A line for each preference that ordered the devices of a node; `given` are the uids of the devices that the pod gets."""
@@ -211,6 +226,17 @@ def interpreter_of(
     `counted`: selections count the pod itself if it is placed, as in `permit`.
     """
     return Interpreter(policy.policy, policy.params, pod, snapshot, points, counted=counted)
+
+
+def _failing(interpreter: Interpreter, rule: typed.Filter, row: int) -> list[typed.Clause]:
+    return [clause for clause, answer in interpreter.filter(rule, row) if not passes(clause, answer)]
+
+
+def _sentences(interpreter: Interpreter, failing: Sequence[typed.Clause], row: int) -> tuple[str, ...]:
+    """The message of each clause that fails; of many the first ones, and how many there are more."""
+    rest = len(failing) - MAX_CLAUSES
+    more = [f"and {wording.count(rest, 'more requirement')}"] if rest > 0 else []
+    return (*(interpreter.message(clause, row) for clause in failing[:MAX_CLAUSES]), *more)
 
 
 def passes(clause: typed.Clause, answer: bool | None) -> bool:

@@ -144,8 +144,8 @@ class _Comparison:
         return found
 
     def _sentences(self, side: int, rejection: NodeRejection, row: int) -> tuple[str, ...]:
-        filled = self._explainers[side].rejection(self._decisions[side].pod, self._snapshot, rejection.plugin, row)
-        return tuple(reason.text for reason in rejection.reasons) if filled is None else filled[0]
+        filled = self._explainers[side].sentences(self._decisions[side].pod, self._snapshot, rejection.plugin, row)
+        return tuple(reason.text for reason in rejection.reasons) if filled is None else filled
 
     def _has(self, decision: Decision, rule: str) -> bool:
         """True if a filter of that name applies to the pod."""

@@ -34,6 +34,12 @@ from wharfinger.model.state.snapshot import Snapshot
 
 MAX_PODS = 100
 """Pods that are decided about."""
+MIN_PODS = 10
+"""Pods that are decided about at least, however much the policy computes."""
+MAX_STEPS = 200_000
+"""Steps of the policy's rules for all these pods together; a policy of up to 2,000 steps gets `MAX_PODS`."""
+RULE = 20
+"""Steps that each rule takes besides its own."""
 MAX_EXAMPLES = 5
 
 
@@ -123,7 +129,7 @@ def explained_policy(chain: Chain, without: Chain, state: ClusterState, name: st
     policy = next(policy for policy in chain.policies if policy.name == name)
     every = [*waiting, *(pod for pod, _ in state.placements())]
     governed = _governed(policy, every, state.snapshot())
-    looked_at = _sample(governed)
+    looked_at = _sample(governed, min(MAX_PODS, max(MIN_PODS, MAX_STEPS // max(1, _steps(policy)))))
     found = _Found(chain, without, policy)
     for pod in looked_at:
         found.look_at(state, pod)
@@ -162,14 +168,19 @@ def _governed(policy: CompiledPolicy, pods: Iterable[PodView], at: EvaluationCon
     return found
 
 
-def _sample(pods: Sequence[PodView]) -> list[PodView]:
-    """At most `MAX_PODS` of the pods: waiting ones first, then one of each template before a second one of any, then by key."""
+def _steps(policy: CompiledPolicy) -> int:
+    """The steps of all rules of a policy for one pod."""
+    return sum(RULE + len(plan.steps) for plan in policy.program.plans.values())
+
+
+def _sample(pods: Sequence[PodView], limit: int) -> list[PodView]:
+    """At most `limit` of the pods: waiting ones first, then one of each template before a second one of any, then by key."""
     seen: Counter[bytes] = Counter()
     keyed = []
     for pod in sorted(pods, key=lambda pod: (bool(pod.node_name), pod.key)):
         keyed.append((bool(pod.node_name), seen[pod.template], pod.key, pod))
         seen[pod.template] += 1
-    return [pod for *_, pod in sorted(keyed, key=lambda entry: entry[:3])[:MAX_PODS]]
+    return [pod for *_, pod in sorted(keyed, key=lambda entry: entry[:3])[:limit]]
 
 
 class _Rejections(Struct):
@@ -225,8 +236,7 @@ class _Found:
             if rows and found.example is None:
                 row = min(rows, key=lambda row: snapshot.names[row])
                 found.example = decision.pod.key, snapshot.names[row]
-                filled = self._explainers[1].rejection(decision.pod, snapshot, name, row)
-                found.sentences = () if filled is None else filled[0]
+                found.sentences = self._explainers[1].sentences(decision.pod, snapshot, name, row) or ()
 
     def filters(self) -> tuple[RejectingFilter, ...]:
         """The rejections of each filter, in the order of the filters."""

@@ -2,8 +2,10 @@
 
 import pytest
 
+from tests.hostile.writing import each, joined
 from tests.unit.simulate import clusters
 from wharfinger.explain import conditions
+from wharfinger.framework.chain import assemble
 
 
 def shown(condition, lets="", row=0, n_nodes=3):
@@ -94,3 +96,25 @@ def test_values_from_the_right_never_touch():
         "| b cc d",
         "aaaa",
     ]
+
+
+def test_a_long_line_is_cut_and_the_values_of_its_beginning_are_shown():
+    lines = shown(f"require {joined(each('(pod.priority == {0}9)', 200), ' or ')}")
+    assert lines[0].endswith("…")
+    assert max(map(len, lines)) <= conditions.MAX_COLUMNS + len("false")
+
+
+def test_of_many_values_the_first_ones_are_shown():
+    numbers = ",\n    ".join(each("pod.priority + {0}", 200))
+    assert sum(line.count("pod.priority") for line in shown(f"require max(\n    {numbers}) > 900")) == conditions.MAX_VALUES // 2
+
+
+def test_of_many_clauses_that_fail_the_first_ones_are_given():
+    text = 'policy "p"\nfilter f {\n' + 'require pod.priority > 9 else "no"\n' * 200 + "}\n"
+    compiled, state = clusters.policy(text), clusters.state_of(3)
+    [pod] = clusters.pods_of(1)
+    explainer = conditions.PolicyExplainer(assemble([compiled]))
+    sentences, lines = explainer.rejection(pod, state.snapshot(), "p/f", 0)
+    assert sentences == (*["no"] * conditions.MAX_CLAUSES, "and 180 more requirements")
+    assert sentences == explainer.sentences(pod, state.snapshot(), "p/f", 0)
+    assert len(lines) == 3 * conditions.MAX_CLAUSES

@@ -81,3 +81,9 @@ def test_differences_are_those_of_the_decisions_of_two_chains(text):
     decided = {each.key: tuple(decide(chain, cluster.snapshot(), each).node for chain in chains) for each in waiting}
     expected = {key: nodes for key, nodes in decided.items() if nodes[0] != nodes[1]}
     assert {each.pod: (each.without, each.chosen) for each in found.differing if each.pod in decided} == expected
+
+
+@pytest.mark.parametrize(("n_rules", "looked_at"), [(1, explaining.MAX_PODS), (1000, explaining.MIN_PODS)])
+def test_fewer_pods_are_decided_about_by_a_policy_with_many_rules(n_rules, looked_at):
+    keys = ", ".join(f"node.pod_count + {number} asc" for number in range(n_rules))
+    assert explained(f'policy "mix"\ntie_break {keys}\n', state(node("a")), pods_of(200)).looked_at == looked_at
