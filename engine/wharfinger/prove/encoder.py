@@ -27,6 +27,10 @@ MAX_SELECTION_PAIRS = 128
 """Pairs of selections with different texts that z3 compares in one question; further ones are different selections."""
 MAX_WRITTEN_LENGTH = 10_000
 """Characters of a let in the text by which expressions are compared."""
+MAX_TERMS = 5_000
+"""The size of the terms of one question: each expression counts 1, a sum or product more, a set or table by its members."""
+MAX_SHOWN = 80
+"""Characters of an expression in a verdict."""
 
 
 class Unmodelled(Exception):  # not a failure of the program but a verdict
@@ -35,6 +39,26 @@ class Unmodelled(Exception):  # not a failure of the program but a verdict
     def __init__(self, expr: typed.Expr) -> None:
         self.expr = expr
         super().__init__(describe(expr))
+
+    @property
+    def because(self) -> str:
+        """What is not modelled, and where it is."""
+        return f"`{shown(self.expr)}` ({self.expr.span})"
+
+
+class TooManyTerms(Unmodelled):
+    """Raised where a question has more terms than may be made for it."""
+
+    @property
+    def because(self) -> str:
+        """Where the terms became too many."""
+        return f"it takes more than {MAX_TERMS:,} terms; the limit was reached at `{shown(self.expr)}` ({self.expr.span})"
+
+
+def shown(expr: typed.Expr) -> str:
+    """The text of an expression, cut if it is long."""
+    text = describe(expr)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 class Place(Struct, frozen=True):
@@ -70,6 +94,13 @@ class Shared(Struct):
     impossible: Callable[[World, list[Condition]], bool] = lambda _world, _facts: False
     """True if facts cannot hold together."""
     pairs: int = 0  # of MAX_SELECTION_PAIRS
+    terms: int = 0  # of MAX_TERMS
+
+    def count(self, terms: int, expr: typed.Expr) -> None:
+        """Count the terms that an expression takes; raises `TooManyTerms`."""
+        self.terms += terms
+        if self.terms > MAX_TERMS:
+            raise TooManyTerms(expr)
 
 
 class Encoder(ABC):
@@ -90,8 +121,9 @@ class Encoder(ABC):
 
     def _read_constants(self) -> None:
         """Name the texts and numbers that the policy is written with."""
-        exprs = [let.value for let in self.policy.lets] + list(rule_expressions(self.policy))
+        exprs = _every_expression(self.policy)
         for part in itertools.chain.from_iterable(map(typed.walk, exprs)):
+            self.shared.count(_members(part), part)
             if isinstance(part, typed.Const):
                 self._note(part.value, part.type.kind)
             elif isinstance(part, typed.Matches):
@@ -124,6 +156,7 @@ class Encoder(ABC):
         """The value of an expression at a place."""
         key = (id(expr), place)
         if key not in self._known:
+            self.shared.count(_size(expr), expr)
             found = self._known[key] = self.encode(expr, place)
             if isinstance(expr, (typed.Call, typed.Aggregate, typed.Operation, typed.Curve, typed.MetricRef)) and place.item is None:
                 self.shared.encoded.append(EncodedExpression(self.compiled, expr, place, found))
@@ -252,6 +285,40 @@ class Encoder(ABC):
     def selected(self, found: Selection, slot: Slot) -> Condition:
         """The condition that the pods of a slot are selected."""
         return found.encoder.true(found.where, Place(slot.node, slot.owner))
+
+
+def n_members(policy: typed.Policy) -> int:
+    """The number of members of all sets and selectors of a policy, which every question reads."""
+    return sum(_members(part) for expr in _every_expression(policy) for part in typed.walk(expr))
+
+
+def _every_expression(policy: typed.Policy) -> list[typed.Expr]:
+    return [*(let.value for let in policy.lets), *rule_expressions(policy)]
+
+
+def _members(expr: typed.Expr) -> int:
+    """The members of a set, or the values of a label selector; 0 for any other expression."""
+    if isinstance(expr, typed.Matches):
+        return sum(len(requirement.values) for requirement in expr.requirements)
+    return len(expr.value) if isinstance(expr, typed.Const) and isinstance(expr.value, frozenset) else 0
+
+
+def _size(expr: typed.Expr) -> int:
+    """The terms that an expression takes by itself."""
+    if isinstance(expr, typed.Operation):
+        return SUM if expr.op in _ARITHMETIC else 1
+    if isinstance(expr, typed.Lookup):
+        return ENTRY * len(expr.entries.keys)
+    if isinstance(expr, typed.Curve):
+        return ENTRY * len(expr.points)
+    return 1 + _members(expr)
+
+
+SUM = 4
+"""The terms of an operation whose result is rounded."""
+ENTRY = 2
+"""The terms of an entry of a table, or a point of a curve."""
+_ARITHMETIC = frozenset({typed.Op.ADD, typed.Op.SUB, typed.Op.MUL, typed.Op.DIV})
 
 
 def _where_text(encoder: Encoder, where: typed.Expr | None) -> str:

@@ -15,11 +15,10 @@ import z3
 from msgspec import Struct
 
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import NUMERIC
 from wharfinger.prove.editable_policy import EditablePolicy, Trial, formatted
 from wharfinger.prove.encoded_calls import MODELLED
-from wharfinger.prove.encoder import EncodedExpression, Encoder, Shared, Unmodelled
+from wharfinger.prove.encoder import EncodedExpression, Encoder, Shared, Unmodelled, shown
 from wharfinger.prove.encoding import ExpressionEncoder
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, as_bool, real
@@ -33,6 +32,8 @@ MAX_TOGETHER = 30_000_000
 ENCODED = 300
 """The work of giving the terms of a proof and of examples to an expression, in the same units."""
 MAX_TRIES = 6  # examples of one setting
+MAX_TRIED = 100_000
+"""Characters of policies that are checked with an example as a test in them, for one statement; one example is tried in any case."""
 MAX_PREFERENCES = 24
 GIBI = 1 << 30
 SETTINGS: tuple[Mapping[str, int], ...] = (
@@ -107,6 +108,7 @@ class SolverBudget:
 
     def __init__(self, budget: int) -> None:
         self.left = budget
+        self.tried = 0  # characters of MAX_TRIED
 
     def solver(self) -> Any:
         """A solver with a fixed seed."""
@@ -165,7 +167,7 @@ def answer(statement: Statement) -> Answer:
     try:
         return _answer(statement)
     except Unmodelled as unmodelled:
-        return _unknown(statement, f"`{unmodelled}` ({unmodelled.expr.span})")
+        return _unknown(statement, unmodelled.because)
 
 
 def _unknown(statement: Statement, because: str) -> Answer:
@@ -192,10 +194,10 @@ def _answer(statement: Statement) -> Answer:
 
 def _because(encoders: Sequence[Encoder], doubt: EncodedExpression | None) -> str:
     if doubt is not None:
-        return f"`{describe(doubt.expr)}` ({doubt.expr.span})"
+        return f"`{shown(doubt.expr)}` ({doubt.expr.span})"
     opaque = next((asked.expr for asked in encoders[0].shared.encoded if _is_opaque(asked.expr)), None)
     if opaque is not None:
-        return f"`{describe(opaque)}` ({opaque.span})"
+        return f"`{shown(opaque)}` ({opaque.span})"
     victim = next((rule for encoder in encoders for rule in encoder.policy.victims), None)
     if victim is not None:
         return f"`preemption` ({victim.span}), of which no example can be written"
@@ -218,10 +220,10 @@ def _refuted(statement: Statement, setting: Mapping[str, int], budget: SolverBud
         solver = budget.solver()
         solver.add(*world.facts, violation)
         for _ in range(MAX_TRIES):
-            if budget.check(solver) != z3.sat:
+            if budget.tried > MAX_TRIED or budget.check(solver) != z3.sat:
                 break
             example = Example(world, _simplest(solver, world, budget), encoders)
-            found, trials = _tried(statement, example, encoders)
+            found, trials = _tried(statement, example, encoders, budget)
             if found is not None:
                 return found, None
             differing = _differing(encoders, example, trials)
@@ -257,9 +259,14 @@ def _simplest(solver: Any, world: World, budget: SolverBudget) -> Any:
     return model
 
 
-def _tried(statement: Statement, example: Example, encoders: Sequence[Encoder]) -> tuple[Answer | None, Mapping[int, Trial]]:
+def _tried(
+    statement: Statement, example: Example, encoders: Sequence[Encoder], budget: SolverBudget
+) -> tuple[Answer | None, Mapping[int, Trial]]:
     trials: dict[int, Trial] = {}
     for expectations in statement.shown(example, encoders):
+        if budget.tried > MAX_TRIED:
+            break
+        budget.tried += sum(len(side.policy.source.text) for side in statement.sides)
         trials = {}
         texts = {}
         for number, side in enumerate(statement.sides):

@@ -17,7 +17,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe, quoted
 from wharfinger.prove import rules
 from wharfinger.prove.editable_policy import EditablePolicy, Trial
-from wharfinger.prove.encoder import Encoder, Place
+from wharfinger.prove.encoder import Encoder, Place, n_members
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, both, either, implied, negated, same_truth
 from wharfinger.prove.question import MAX_TOGETHER, Answer, CommonBudget, Side, Statement, Verdict, answer
@@ -98,7 +98,10 @@ def dead(compiled: CompiledPolicy, name: str) -> Answer:
 
     Raises UnknownObject for a rule that the policy does not have.
     """
-    side, _ = _side(compiled, {})
+    return _dead(_side(compiled, {})[0], name)
+
+
+def _dead(side: Side, name: str) -> Answer:
     known = [*(rule.name for rule in side.policy.filters), *(rule.name for rule in side.policy.scores)]
     if name not in known:
         raise UnknownObject(_no_such(side.policy, name, "rule", known))
@@ -113,12 +116,14 @@ def implied_by(compiled: CompiledPolicy, name: str, other: str | None = None, wi
     The policies of `with_policies` are enforced too, and what one of them rejects counts. Raises UnknownObject for a filter that the
     policy does not have.
     """
-    side, _ = _side(compiled, {})
+    return _implied_by(_side(compiled, {})[0], name, other, _further_sides(compiled, with_policies))
+
+
+def _implied_by(side: Side, name: str, other: str | None = None, further: Sequence[Side] = ()) -> Answer:
     rule = _filter(side.policy, name)
     others = [_filter(side.policy, other)] if other is not None else [each for each in side.policy.filters if each is not rule]
     if rule in others:
         raise UsageError(f"filter {name} cannot be implied by itself")
-    further = _further_sides(compiled, with_policies)
 
     def violations(encoders: Sequence[Encoder]) -> list[Condition]:
         encoder = encoders[0]
@@ -269,13 +274,13 @@ def survey(compiled: CompiledPolicy) -> list[Answer]:
             alive.append(rule)
             found += _clauses(side, rule, budget)
     for score in policy.scores:
-        answer = budget.examined(f"score {score.name}", _n_expressions(policy, score), partial(dead, compiled, score.name))
+        answer = budget.examined(f"score {score.name}", _n_expressions(policy, score), partial(_dead, side, score.name))
         found += [answer] if answer is not None else []
     if len(policy.filters) > 1:
         size = _n_expressions(policy, *policy.filters)
         for rule in alive:
             about = f"filter {rule.name} against the others"
-            answer = budget.examined(about, size, partial(implied_by, compiled, rule.name))
+            answer = budget.examined(about, size, partial(_implied_by, side, rule.name))
             found += [answer] if answer is not None else []
     return [*found, *_left_out(budget)]
 
@@ -294,10 +299,10 @@ def _left_out(budget: CommonBudget) -> list[Answer]:
 
 
 def _n_expressions(policy: typed.Policy, *found: typed.Filter | typed.Score) -> int:
-    """The number of expressions in rules and in the lets that they read, each let once."""
+    """The number of expressions in rules and in the lets that they read, each let once, and of the members of all sets of the policy."""
     lets = {let.name: let for let in policy.lets}
     own = typed.contents(typed.outermost(found))
-    count, pending, known = own.operations, set(own.lets), set[str]()
+    count, pending, known = own.operations + n_members(policy), set(own.lets), set[str]()
     while pending:
         name = pending.pop()
         known.add(name)

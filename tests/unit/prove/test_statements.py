@@ -9,7 +9,7 @@ from tests.work import calls
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics import typed
-from wharfinger.prove import question, statements
+from wharfinger.prove import encoder, question, statements
 from wharfinger.prove.editable_policy import EditablePolicy
 from wharfinger.prove.question import Verdict
 
@@ -372,3 +372,21 @@ def test_a_curve_of_ten_lines_is_proved_to_rise():
     points = ", ".join(f"{i / 10} -> {10 * i}" for i in range(11))
     policy = compiled(f'policy "p"\nfilter high {{ require curve({LOAD}, {points}) >= 40 on missing pass }}\n')
     assert statements.spares(policy, "high", f"{LOAD} >= 0.42").verdict is Verdict.PROVED
+
+
+def test_a_statement_about_a_huge_set_is_unknown_before_terms_are_made_of_it():
+    members = ", ".join(f'"n{number}"' for number in range(encoder.MAX_TERMS + 1))
+    policy = compiled(f'policy "p"\nfilter f {{ require node.name in [{members}] else "no" }}\n')
+    answers = []
+    assert calls(lambda: answers.append(statements.dead(policy, "f"))) < 5_000_000
+    [found] = answers
+    assert found.verdict is Verdict.UNKNOWN
+    assert "more than 5,000 terms" in found.because
+    assert len(found.because) < 300
+
+
+def test_the_policies_of_a_survey_are_read_again_once(monkeypatch):
+    read = []
+    monkeypatch.setattr(statements, "EditablePolicy", lambda compiled: read.append(compiled) or EditablePolicy(compiled))
+    statements.survey(compiled('policy "p"\nscore s = node.pod_count normalize max\nscore t = 1\nfilter f { require true }\n'))
+    assert len(read) == 1
