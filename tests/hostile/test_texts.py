@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from msgspec.structs import replace
 
-from tests.hostile import doubling, productions, texts
+from tests.hostile import doubling, mixtures, productions, texts
 from tests.unit.language.policies import checked
 from tests.work import calls
 from wharfinger.compiler.program import compile_policy
@@ -64,6 +65,17 @@ def test_work_does_not_grow_with_the_product_of_two_sizes(name):
     policy, found = checked(texts.WITHIN[name]())
     assert policy is not None, [str(d) for d in found][:3]
     assert work(texts.WITHIN[name](), policy_tests.run) < 4_000_000
+
+
+@pytest.mark.parametrize("name", ["expectations about a rejected node", "messages that no filter says"])
+def test_a_second_expectation_about_a_node_takes_little_work(name):
+    """What a failed expectation says of a node is found once for each pod that is placed."""
+    few, many = (policy_tests.run([checked(mixtures.FAMILIES[name](n))[0]]).failed for n in (2, 4))
+    assert few == many == 1
+    policy, _ = checked(mixtures.FAMILIES[name](100))
+    steps = policy.tests[0].steps
+    once, often = (replace(policy, tests=(replace(policy.tests[0], steps=steps[: 4 + n]),)) for n in (1, 60))
+    assert calls(lambda: policy_tests.run([often])) <= 1.5 * calls(lambda: policy_tests.run([once]))
 
 
 @pytest.mark.parametrize("name", texts.NESTED)

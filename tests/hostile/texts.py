@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from tests.hostile import blocks, doubling, mistakes
+from tests.hostile import blocks, doubling, mistakes, mixtures
 from tests.hostile.writing import (
     DEEP,
     IDENTITY,
@@ -199,7 +199,7 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "words": lambda n: "word " * n,
     "halves of rules": lambda n: lines("filter f{0} {", "require", "score", n=n // 3),
 } | blocks.FAMILIES
-FAMILIES |= mistakes.FAMILIES
+FAMILIES |= mistakes.FAMILIES | mixtures.FAMILIES
 
 # Twice the number makes far more work than twice, because many rules need much: refused above a size, at the same place everywhere.
 PRODUCTS: dict[str, Callable[[int], str]] = {
@@ -290,6 +290,7 @@ PRODUCTS: dict[str, Callable[[int], str]] = {
         n, f"filter f{{0}} {{ require {joined(each('(big and node.pod_count < {0})', 7), ' or ')} on missing pass }}"
     ),
 }
+PRODUCTS |= mixtures.PRODUCTS
 
 
 # Within every limit, and large in two ways that multiply: no expression, rule or table is gone through for each of the others.

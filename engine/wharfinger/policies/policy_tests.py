@@ -121,13 +121,13 @@ def _pending(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> F
 
 
 def _rejected(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
-    found = list(_rejections(scenario, attempt, step.subject))
+    found = _rejections(scenario, attempt, step.subject)
     rule = None if step.rule is None else f"{scenario.policy.name}/{step.rule}"
     by_rule = [each.sentence for each in found if rule is None or each.rule in (rule, step.rule)]
     if by_rule:
         return _message_missing(step, by_rule)
     by = "" if step.rule is None else f" by {step.rule}"
-    others = [f"{each.rule}: {each.sentence}" for each in found]
+    others = _quoted(found)
     conditions = [clause.condition for each in scenario.policy.policy.filters if each.name == step.rule for clause in each.clauses]
     return Failure(
         at=step.span,
@@ -137,11 +137,11 @@ def _rejected(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> 
 
 
 def _accepted(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
-    found = list(_rejections(scenario, attempt, step.subject))
+    found = _rejections(scenario, attempt, step.subject)
     if not found:
         return None
-    details = [line for each in found for line in each.operands(scenario, attempt, step.subject)]
-    sentence = f"{step.subject} was rejected: {'; '.join(f'{each.rule}: {each.sentence}' for each in found)}"
+    details = [line for each in found[:MAX_TEXTS_QUOTED] for line in each.operands(scenario, attempt, step.subject)]
+    sentence = f"{step.subject} was rejected: {'; '.join(_quoted(found))}"
     return Failure(at=step.span, sentence=sentence, details=tuple(details))
 
 
@@ -210,7 +210,7 @@ def _score(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fai
     name = f"{scenario.policy.name}/{step.rule}"
     parts = {part.name: part for part in attempt.decision.scores_at(step.subject)}
     if name not in parts:
-        why = next(_rejections(scenario, attempt, step.subject), None)
+        why = next(iter(_rejections(scenario, attempt, step.subject)), None)
         reason = f"it was rejected by {why.rule}" if why is not None else "the rule does not apply or has weight 0"
         return Failure(at=step.span, sentence=f"{step.subject} has no points of {step.rule}: {reason}")
     points = parts[name].points
@@ -249,11 +249,13 @@ def _actual_outcome(decision: Decision) -> str:
 
 
 def _why_not(scenario: Scenario, attempt: Attempt, name: str) -> list[str]:
-    found = list(_rejections(scenario, attempt, name))
+    found = _rejections(scenario, attempt, name)
     if not found:
         return _score_lines(attempt.decision, [name])
     return [
-        line for each in found for line in (f"{name} was rejected by {each.rule}: {each.sentence}", *each.operands(scenario, attempt, name))
+        line
+        for each in found[:MAX_TEXTS_QUOTED]
+        for line in (f"{name} was rejected by {each.rule}: {each.sentence}", *each.operands(scenario, attempt, name))
     ]
 
 
@@ -269,8 +271,18 @@ class _Rejection(Struct, frozen=True, kw_only=True):
         return () if self.condition is None else _operand_lines(scenario, attempt, [self.condition], node)
 
 
-def _rejections(scenario: Scenario, attempt: Attempt, name: str) -> Iterator[_Rejection]:
+def _quoted(found: Sequence[_Rejection]) -> list[str]:
+    """Rejections in words; of many the first ones, and how many there are more."""
+    more = [f"and {len(found) - MAX_TEXTS_QUOTED:,} more"] if len(found) > MAX_TEXTS_QUOTED else []
+    return [*(f"{each.rule}: {each.sentence}" for each in found[:MAX_TEXTS_QUOTED]), *more]
+
+
+def _rejections(scenario: Scenario, attempt: Attempt, name: str) -> list[_Rejection]:
     """Every rejection of a node."""
+    return attempt.once(("rejections", name), lambda: list(_new_rejections(scenario, attempt, name)))
+
+
+def _new_rejections(scenario: Scenario, attempt: Attempt, name: str) -> Iterator[_Rejection]:
     row = attempt.snapshot.row(name)
     if row is None:
         return
@@ -291,8 +303,13 @@ def _operand_lines(scenario: Scenario, attempt: Attempt, expressions: Iterable[t
     row = attempt.snapshot.row(name)
     if row is None:
         return ()
+    return tuple(line for expression in expressions for line in _operands(scenario, attempt, expression, row))
+
+
+def _operands(scenario: Scenario, attempt: Attempt, expression: typed.Expr, row: int) -> list[str]:
+    """The lines that show the values of an expression of the policy in a row."""
     policy = scenario.policy.policy
-    return tuple(line for expression in expressions for line in conditions.operands(attempt.interpreter, policy, expression, row))
+    return attempt.once(("operands", id(expression), row), lambda: conditions.operands(attempt.interpreter, policy, expression, row))
 
 
 def _score_lines(decision: Decision, others: Sequence[str]) -> list[str]:

@@ -9,10 +9,11 @@ objects reads them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -42,6 +43,8 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.object_store import TimeAndObjects
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.steps import at_once
+
+T = TypeVar("T")
 
 Manifest = dict[str, Any]
 Fields = Mapping[str, Any]
@@ -241,7 +244,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
     `devices` are the names of the devices that the pod got. Where preemption made room for the pod, decision and cluster are those after
     its victims have left, and `evicted` are their names. `preempting` is the interpreter for the cluster before that; None where the pod
-    fitted at once.
+    fitted at once. `answers` are the ones that expectations have asked for, by question.
     """
 
     decision: Decision
@@ -251,6 +254,14 @@ class Attempt(Struct, frozen=True, kw_only=True):
     preempting: Interpreter | None
     governed: bool
     devices: tuple[str, ...] = ()
+    answers: dict[Hashable, Any] = msgspec.field(default_factory=dict)
+
+    def once(self, question: Hashable, answer: Callable[[], T]) -> T:
+        """The answer to a question about the attempt, which is computed when it is first asked."""
+        if question not in self.answers:
+            self.answers[question] = answer()
+        found: T = self.answers[question]
+        return found
 
 
 class GroupAttempt(Struct, frozen=True, kw_only=True):
