@@ -1,16 +1,20 @@
 """A compiled policy bound to one pod: evaluates its rules for any set of nodes.
 
 Registers are kept between questions about the same rows of the same snapshot, so what two rules have in common is computed once.
+
+Costly rules are computed in steps ahead of a question about all nodes (`compute_in_steps`), by parts of their expressions. The cluster may
+change between the steps: the question computes the nodes again that have changed, so its answer is the same to the last bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any
 from weakref import ref
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.builtins.signature import NO_POINTS, AtRows, Rows
@@ -19,10 +23,21 @@ from wharfinger.compiler.normalize import SKIPPED, VALUE
 from wharfinger.compiler.program import CompiledPolicy, whole_column
 from wharfinger.compiler.row_code import OneRow
 from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
+from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
 _NO_ROWS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+OPERATIONS_PER_STEP = 2_500_000
+"""Operations on numbers of nodes that a step of `compute_in_steps` takes: about 5 ms."""
+
+
+class _Ahead(Struct, frozen=True):
+    """The outputs of a rule for all rows, each of which is as of `revision` or has changed since; valid while `token` is the same."""
+
+    revision: int
+    token: Hashable
+    outputs: list[Any]
 
 
 class BoundPolicy:
@@ -31,7 +46,20 @@ class BoundPolicy:
     It also answers for other pods of the template, if the policy does not read their identity and none of them is placed yet.
     """
 
-    __slots__ = ("_frame", "_one_row", "_placed", "_pod", "_points", "_policy", "_reasons", "_registers", "_start", "_static", "_strings")
+    __slots__ = (
+        "_ahead",
+        "_frame",
+        "_one_row",
+        "_placed",
+        "_pod",
+        "_points",
+        "_policy",
+        "_reasons",
+        "_registers",
+        "_start",
+        "_static",
+        "_strings",
+    )
 
     def __init__(self, policy: CompiledPolicy, pod: PodView, snapshot: Snapshot, *, counted: bool = False) -> None:
         """`counted`: selections count the pod itself if it is placed."""
@@ -47,6 +75,7 @@ class BoundPolicy:
             for register, _ in policy.program.lasting:
                 self._start[register] = fresh[register]
         self._frame: AtRows | None = None
+        self._ahead: dict[int, _Ahead] = {}  # by the identity of the plan
         self._points = NO_POINTS
         self._registers: schedule.Registers = self._start
         self._one_row: ref[OneRow] | None = None  # it refers to this object, and only garbage collections would free both
@@ -84,6 +113,7 @@ class BoundPolicy:
 
     def forget_columns(self) -> None:
         """Forget the columns for all rows. The cluster has changed before they are read again."""
+        self._ahead = {}
         if self._frame is not None and isinstance(self._frame.rows, slice):
             self._frame, self._registers = None, self._start
 
@@ -96,7 +126,7 @@ class BoundPolicy:
         frame = self._at(snapshot, rows)
         if self._left_out(rule, snapshot):
             return np.zeros(frame.n_rows, dtype=np.uint64)
-        outputs = self._outputs(rule.plan, frame)
+        outputs = self._outputs(rule, frame)
         bits: NDArray[np.uint64] | None = None
         for k in range(len(rule.bits)):
             fails = _column(outputs[k], frame, np.uint64)
@@ -114,7 +144,7 @@ class BoundPolicy:
         frame = self._at(snapshot, rows)
         if self._left_out(rule, snapshot):
             return np.zeros(frame.n_rows), np.full(frame.n_rows, SKIPPED, dtype=np.uint8)
-        outputs = self._outputs(rule.plan, frame)
+        outputs = self._outputs(rule, frame)
         raw = _column(outputs[0], frame, np.float64)
         state = self._states(rule, raw, outputs)
         if state is None:
@@ -147,7 +177,7 @@ class BoundPolicy:
         frame = self._at(snapshot, rows)
         if self._left_out(rule, snapshot):
             return np.full(frame.n_rows, np.nan)
-        outputs = self._outputs(rule.plan, frame)
+        outputs = self._outputs(rule, frame)
         if rule.texts is None:
             key = _column(outputs[0], frame, np.float64)
         else:
@@ -165,7 +195,7 @@ class BoundPolicy:
             frame = self._at(snapshot, np.array([row]))
             if self._left_out(rule, snapshot):
                 continue
-            outputs = self._outputs(rule.plan, frame)
+            outputs = self._outputs(rule, frame)
             if rule.guarded and not np.all(outputs[-1]):
                 continue
             values = np.array(np.broadcast_to(outputs[0], (n_devices,)), dtype=np.float64)
@@ -203,8 +233,11 @@ class BoundPolicy:
             return True
         return rule.pod_guard is not None and not self._start[rule.pod_guard]
 
-    def _outputs(self, plan: schedule.Plan, frame: AtRows) -> list[Any]:
-        """The outputs of a plan; each is a column or one value for all rows."""
+    def _outputs(self, rule: Rule, frame: AtRows) -> list[Any]:
+        """The outputs of a rule; each is a column or one value for all rows."""
+        plan = rule.plan
+        if self._ahead and (ahead := self._ahead.get(id(plan))) is not None and (found := self._from_ahead(rule, ahead, frame)) is not None:
+            return found
         if plan.may_warn:
             with np.errstate(all="ignore"):  # values that are not present are arbitrary, also as divisors
                 self._run(plan, frame)
@@ -244,6 +277,64 @@ class BoundPolicy:
             for part in plan.static:
                 if not part.own:
                     yield from self._static.fill_in_steps(self._key(part), snapshot, partial(self._values, part))
+
+    def compute_in_steps(self, rules: Iterable[Rule], snapshot: Callable[[], Snapshot]) -> Generator[None]:
+        """The steps of computing rules for all rows, whose outputs the next questions about them read.
+
+        `snapshot` returns the cluster as it is at each step. If rows move meanwhile, the rest is left to the questions.
+        """
+        now = began = snapshot()
+        registers = schedule.with_frame(self._start, self._whole(now))
+        most, self._ahead = OPERATIONS_PER_STEP // max(1, now.n_nodes), {}
+        for rule in rules:
+            if self._left_out(rule, now):
+                continue
+            token, plan = self.token(rule, now), rule.plan
+            for part in schedule.parts(plan.weights, most):
+                with np.errstate(all="ignore"):  # not across a pause
+                    for static in plan.static:
+                        if registers[static.register] is None:
+                            registers[static.register] = self.static_column(static, now)
+                    schedule.run_for_all_rows(plan, registers, part)
+                yield
+                now = snapshot()
+                if now.layout_revision > began.revision or now.strings is not self._strings:
+                    return
+                registers[schedule.FRAME] = self._whole(now)
+            self._ahead[id(plan)] = _Ahead(began.revision, token, [registers[output] for output in plan.outputs])
+
+    def _whole(self, snapshot: Snapshot) -> AtRows:
+        return AtRows(snapshot, self._pod, slice(None), self._placed, self._points)
+
+    def is_ahead(self, rule: Rule, snapshot: Snapshot) -> bool:
+        """True if the outputs of the rule have been computed for all rows, and only changed rows must be computed again."""
+        ahead = self._ahead.get(id(rule.plan))
+        if ahead is None or snapshot.node_changes(ahead.revision) is None or snapshot.strings is not self._strings:
+            return False
+        if rule.volatility < Volatility.TIMED:
+            return True
+        return not len(snapshot.changed_nodes(ahead.revision)) and self.token(rule, snapshot) == ahead.token
+
+    def _from_ahead(self, rule: Rule, ahead: _Ahead, frame: AtRows) -> list[Any] | None:
+        """The outputs for the rows of a frame, of which only those are computed that have changed; None if all must be."""
+        snapshot, n_nodes = frame.snapshot, frame.snapshot.n_nodes
+        if not self.is_ahead(rule, snapshot):
+            return None
+        changed = np.zeros(n_nodes, np.bool_)
+        for rows in (snapshot.node_changes(ahead.revision), snapshot.usage_changes(ahead.revision)):
+            changed[rows] = True
+        outputs = [np.broadcast_to(output, (n_nodes,))[frame.rows] for output in ahead.outputs]
+        again = np.flatnonzero(changed[frame.rows])
+        if not len(again):
+            return outputs
+        rows = again if isinstance(frame.rows, slice) else frame.rows[again]
+        registers = schedule.with_frame(self._start, AtRows(snapshot, self._pod, rows, self._placed, self._points))
+        with np.errstate(all="ignore"):
+            schedule.run(rule.plan.steps, registers)
+        outputs = [np.array(output) for output in outputs]
+        for output, register in zip(outputs, rule.plan.outputs, strict=True):
+            output[again] = registers[register]
+        return outputs
 
     def static_column(self, part: schedule.StaticPart, snapshot: Snapshot) -> NDArray[Any]:
         """The values of a static part for all rows, `(n_nodes,)`; an array that is never modified."""

@@ -18,16 +18,16 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct, field
 
-from wharfinger.builtins import CATALOGUE, fragmentation, texts
+from wharfinger.builtins import texts
 from wharfinger.compiler import pod_programs
 from wharfinger.compiler import selections as selection_parts
 from wharfinger.compiler.graph import leaves
-from wharfinger.compiler.graph import operations as ops
 from wharfinger.compiler.graph.ir import Module, Node, Rep, Stage, ordered
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.program import lowered_scope
 from wharfinger.compiler.rules import PolicyRoots
 from wharfinger.compiler.selections import Lookup
+from wharfinger.compiler.weights import TEXTS, weight
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError, Span
 from wharfinger.language.semantics import typed
@@ -297,7 +297,7 @@ def _item_operations(outputs: Iterable[Node]) -> int:
         if node.op.name in _ANNOTATIONS or (reads_long and node.rep in {Rep.TEXT, Rep.OBJECT}):
             long.add(node.number)
         if node.stage is Stage.ITEM and node.op is not leaves.ITEM:
-            total += REGEX if node.op.name == _REGEX else LONG_TEXT if reads_long and node.op.name in _TEXTS else 1
+            total += REGEX if node.op.name == _REGEX else LONG_TEXT if reads_long and node.op.name in TEXTS else 1
     return total
 
 
@@ -351,49 +351,14 @@ SCORE = 20  # to normalise points, weigh them, and add them up
 KEY = 10  # of a tie_break, to compare nodes by it
 VISIT = 4  # to visit a placed pod
 WEIGHED = 6  # to add its value without rounding
-TEXT = 300  # a function of strings, evaluated for each node
-MEMBER = 50  # membership in a set of strings, the same
-CALL = 10
-DEVICES = 8  # of a node, as servers have them
-REQUEST = 12  # a typical request, for the fragmentation of a node with eight devices
-PART_OF_DEVICE = 36  # another part of a device, or other models, that one of the requests asks for, there
 DOMAINS = 150  # of a topology key, from the labels of nodes
-OVER_DOMAINS = 10  # to add up what nodes have in each domain
-PLUGIN = 50  # the points of one of Kubernetes' scores
-METRIC = 3
 REGEX = 20  # on a placed pod, whose annotations may be long
 LONG_TEXT = 50  # another function of the text of an annotation there
 ARGUMENT = 10  # of a plugin, such as the weight of a resource that it scores
 _ANNOTATIONS = frozenset({f"{subject.value}.annotations" for subject in (Subject.POD, Subject.ITEM)})
-_FRAGMENTATION = "call fragmentation"  # of all devices of a node
 _REGEX = "call matches_regex"
 _MATCHING = frozenset({_REGEX, "table matches_regex"})  # the expression is their last operand
-_WEIGHTS = {ops.IS_PRESENT.name: 0, ops.VALUE_OF: 0, ops.LOOKUP_PRESENT.name: 1, ops.SELECT.name: 0, ops.SEARCH: 10}
-_TEXTS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if isinstance(function.vector, texts.Kernel))
-_PLUGINS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if function.plugin is not None)
-_POD_TEXTS = dict.fromkeys(_TEXTS, 10) | {_REGEX: 100}
-
-
-def weight(node: Node) -> int:
-    """The operations of one step for each node."""
-    of_devices = node.stage is Stage.DEVICE or any(arg.stage is Stage.DEVICE for arg in node.args)
-    return _weight(node) * (DEVICES if of_devices and not node.op.name.startswith(_FRAGMENTATION) else 1)
-
-
-def _weight(node: Node) -> int:
-    name = node.op.name
-    if node.op is ops.LOOKUP:  # in a table that evaluates each string of the column once
-        return MEMBER if node.args[0].op.name in {ops.MEMBERSHIP.name, ops.TABLE, "table satisfies"} else TEXT
-    if name in _PLUGINS:
-        return PLUGIN
-    if name.startswith(_FRAGMENTATION):
-        workload = node.args[-1].value
-        return REQUEST * len(workload.requests) + PART_OF_DEVICE * len(fragmentation.distinct_devices(workload))
-    if name.startswith("call "):
-        return TEXT if name in _TEXTS else max(CALL, 2 * len(node.args))
-    if name.startswith("curve"):
-        return max(4, len(node.args))
-    return METRIC if name.startswith("metric ") else _WEIGHTS.get(name, OVER_DOMAINS if name.endswith(" per domain") else 1)
+_POD_TEXTS = dict.fromkeys(TEXTS, 10) | {_REGEX: 100}
 
 
 # ── messages ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────

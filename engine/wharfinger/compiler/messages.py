@@ -71,7 +71,8 @@ OTHER_REQUIREMENT = "another requirement of the filter is not met"
 class Reasons:
     """The sentences of some filters, or permits, of a policy.
 
-    They are seldom needed, so their program is compiled at the first call.
+    They are seldom needed, so their program is compiled at the first call. Those about missing values name parts of the filter, which is
+    looked through with the policy's compilation: it may be long.
     """
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any], filters: Sequence[CompiledFilter]) -> None:
@@ -79,6 +80,12 @@ class Reasons:
         self._params = params
         self._filters = filters
         self._lets = {let.name: let.value for let in policy.lets}
+        self._missing = {
+            (index, bit.clause): missing_text(rule.clauses[bit.clause].condition, self._lets)
+            for index, rule in enumerate(filters)
+            for bit in rule.bits
+            if bit.missing and bit.clause is not None
+        }
         self._program: schedule.Program | None = None
         self._with_values_of_pods: set[int] = set()
         self._same_for_all_pods: dict[int, tuple[str, ...]] = {}
@@ -102,7 +109,7 @@ class Reasons:
     def _sentence(self, index: int, number: int, program: schedule.Program, registers: schedule.Registers, *, missing: bool) -> str:
         clause = self._filters[index].clauses[number]
         if missing:
-            return missing_text(clause.condition, self._lets)
+            return self._missing[index, number]
         names = iter(f"{index} {number} {placeholder}" for placeholder in range(len(clause.message.parts)))
 
         def value_of(expr: typed.Expr) -> str:

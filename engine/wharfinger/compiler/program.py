@@ -67,6 +67,7 @@ class CompiledPolicy:
     """A policy ready to decide; `str` is its intermediate representation.
 
     - `filters`, `scores`, `tie_break` and `base`: its rules, with all numbers resolved
+    - `operations`: how many its rules take for each node, without columns that are kept
     - `params`: the values of its params in base units
     - `permits`: the conditions before a placed pod is bound
     - `group`, `victims`: its rules for groups and for preemption, None without any
@@ -83,6 +84,7 @@ class CompiledPolicy:
         roots = PolicyRoots(policy)
         self.program = schedule.schedule(optimized(roots.module, params, split_selection), roots.groups)
         rules = CompiledRules(policy, self.program, roots)
+        self.operations = sum(sum(plan.weights) for plan in self.program.plans.values())
         self.policy = policy
         self.params = params
         self.authority = policy.authority

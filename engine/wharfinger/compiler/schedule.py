@@ -19,6 +19,7 @@ from wharfinger.compiler import selections
 from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph.ir import CONST, Module, Node, Op, Rep, Stage, ordered
 from wharfinger.compiler.selections import is_selection
+from wharfinger.compiler.weights import weight
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.columns.pod_table import ReadInSteps
@@ -80,8 +81,9 @@ class Plan(Struct, frozen=True):
 
     `one_row` is `rest` for one row in plain Python; None if an operation has no such form. `may_warn` plans contain operations that may
     divide by zero or overflow; the result is not present then, so NumPy's warnings are switched off. `last_reads` are, for each step of
-    `rest`, the registers that no step of any plan reads after it: for all rows each of them holds a whole column. `domains` are the
-    topology keys whose domains alone decide the result for a node; None if anything else about the node does.
+    `rest`, the registers that no step of any plan reads after it: for all rows each of them holds a whole column. `weights` are the
+    operations of each step of `rest` for each node. `domains` are the topology keys whose domains alone decide the result for a node; None
+    if anything else about the node does.
     """
 
     outputs: tuple[int, ...]
@@ -89,6 +91,7 @@ class Plan(Struct, frozen=True):
     static: tuple[StaticPart, ...]
     rest: tuple[Step, ...]
     last_reads: tuple[tuple[int, ...], ...]
+    weights: tuple[int, ...]
     one_row: tuple[RowStep, ...] | None
     may_warn: bool
     dependencies: Dependencies
@@ -130,13 +133,25 @@ def run(steps: Iterable[Step], registers: Registers) -> None:
             registers[register] = compute(registers)
 
 
-def run_for_all_rows(plan: Plan, registers: Registers) -> None:
-    """Fill the registers of `rest` that are still empty, and empties those that nothing needs any more."""
-    for (register, compute), last_reads in zip(plan.rest, plan.last_reads, strict=True):
+def run_for_all_rows(plan: Plan, registers: Registers, part: slice = slice(None)) -> None:
+    """Fill the registers of a part of `rest` that are still empty, and empties those that nothing needs any more."""
+    for (register, compute), last_reads in zip(plan.rest[part], plan.last_reads[part], strict=True):
         if registers[register] is None:
             registers[register] = compute(registers)
         for each in last_reads:
             registers[each] = None
+
+
+def parts(weights: Sequence[int], most: int) -> Iterator[slice]:
+    """Divide steps with these weights into parts that weigh `most`, or are one step that weighs more."""
+    first, total = 0, 0
+    for number, each in enumerate(weights):
+        if total and total + each > most:
+            yield slice(first, number)
+            first, total = number, 0
+        total += each
+    if first < len(weights):
+        yield slice(first, len(weights))
 
 
 def schedule(module: Module, groups: Mapping[str, Sequence[str]]) -> Program:
@@ -246,6 +261,7 @@ class _Scheduling:
             static=tuple(self._static_part(node) for node in static),
             rest=self._steps(rest),
             last_reads=self._last_reads(rest, roots),
+            weights=tuple(max(1, weight(node)) for node in rest),
             one_row=self._one_row(rest),
             may_warn=any(node.op.may_warn for node in nodes),
             dependencies=self._dependencies(nodes),

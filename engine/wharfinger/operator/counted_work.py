@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import ParamSpec, TypeVar
 
-from wharfinger.compiler import cost
+from wharfinger.compiler import weights
 from wharfinger.errors import UsageError
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.plugin_calls import CallTimer, RuleStatistics
@@ -92,8 +92,8 @@ class _CountingTimer(CallTimer):
 def _operations(plugin: Plugin) -> int:
     """The operations of a rule for each node; at least as many as one of Kubernetes takes."""
     if isinstance(plugin, PolicyFilter | PolicyScore):
-        return max(cost.PLUGIN, plugin.operations)
-    return cost.PLUGIN
+        return max(weights.PLUGIN, plugin.operations)
+    return weights.PLUGIN
 
 
 def within(steps: Generator[None, None, Found], work: CountedWork, limit: int = MAX_OPERATIONS) -> Generator[None, None, Found]:

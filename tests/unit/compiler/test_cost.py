@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.load_source import load_source
 from tests.unit.compiler import texts
 from wharfinger.builtins import CATALOGUE
-from wharfinger.compiler import cost
+from wharfinger.compiler import cost, weights
 from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import compile_policy
 from wharfinger.compiler.selections import Lookup
@@ -92,7 +92,7 @@ def test_a_lookup_of_texts_that_differ_per_pod_is_expensive():
         for prefix in ("pod.namespace", "pod.name")
     )
     assert shared.operations == cost.FILTER
-    assert own.operations >= cost.TEXT
+    assert own.operations >= weights.TEXT
     assert (shared.per_pod, own.per_pod) == (False, True)
 
 
@@ -223,20 +223,20 @@ def of_workload(milli, rule="score f = -fragmentation_after(typical) normalize m
 @pytest.mark.parametrize(
     ("authority", "most"),
     [
-        (CLUSTER, (10_000 - cost.SCORE) // (cost.REQUEST + cost.PART_OF_DEVICE)),
-        (WEB, (2_000 - cost.SCORE) // (cost.REQUEST + cost.PART_OF_DEVICE)),
+        (CLUSTER, (10_000 - cost.SCORE) // (weights.REQUEST + weights.PART_OF_DEVICE)),
+        (WEB, (2_000 - cost.SCORE) // (weights.REQUEST + weights.PART_OF_DEVICE)),
     ],
 )
 def test_each_request_of_a_workload_and_each_part_of_a_device_has_its_cost(authority, most):
     assert reported(checked(of_workload(range(1, most + 1)), authority)) == []
     assert reported(checked(of_workload(range(1, most + 2)), authority)) == ["P610"]
-    alike = (10_000 if authority is CLUSTER else 2_000) // cost.REQUEST - 10
+    alike = (10_000 if authority is CLUSTER else 2_000) // weights.REQUEST - 10
     assert reported(checked(of_workload([500] * min(alike, 500)), authority)) == []
 
 
 def test_the_fragmentation_with_a_device_is_computed_for_all_devices_of_a_node():
     found = [cost.of_policy(checked(of_workload([500, 250], rule))) for rule in FRAGMENTATIONS]
-    assert abs(found[0].operations - found[1].operations) < cost.REQUEST + cost.DEVICES
+    assert abs(found[0].operations - found[1].operations) < weights.REQUEST + weights.DEVICES
 
 
 FRAGMENTATIONS = (

@@ -20,7 +20,7 @@ from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.filter_slot import FilterTrial
-from wharfinger.framework.evaluation.kept_result import Choice, Evaluation
+from wharfinger.framework.evaluation.kept_result import OPERATIONS_AT_ONCE, Choice, Evaluation
 from wharfinger.framework.extension import CountingPlugin, PostFilterOutcome, Rejection, StepwisePostFilter
 from wharfinger.framework.plugin_calls import Stopwatch
 from wharfinger.framework.prepared import Attempt, Shared
@@ -101,8 +101,15 @@ class Decider:
                 for number, _ in enumerate(_read_in_steps(self.chain, pod, snapshot)):
                     if number >= STEPS_AT_ONCE:
                         yield False
+            for _ in self._evaluation(snapshot(), pod).compute_in_steps(pod, snapshot) if self._has_costly_rules(now, pod, kept) else ():
+                yield False
             if evicting:
                 yield from self.post_filter_in_steps(snapshot, pod)
+
+    def _has_costly_rules(self, snapshot: Snapshot, pod: PodView, kept: Evaluation | None) -> bool:
+        """True if policies compute so much for each node that it is not done at once."""
+        pod_rules = self.chain.pod_rules(pod, snapshot) if kept is None else kept.pod_rules
+        return pod_rules.operations * snapshot.n_nodes > OPERATIONS_AT_ONCE
 
     def post_filter_in_steps(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[bool]:
         """The steps of PostFilter plugins that look at many nodes, if the pod fits none; yields False after each.

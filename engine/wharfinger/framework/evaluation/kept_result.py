@@ -9,6 +9,7 @@ updated.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,7 @@ from wharfinger.framework.evaluation.filtering import NO_FLIPS, Filtering, Flips
 from wharfinger.framework.evaluation.scoring import Scoring
 from wharfinger.framework.plugin_calls import NO_TIMER, Stopwatch
 from wharfinger.framework.pod_devices import shared_by
-from wharfinger.framework.prepared import Attempt, Changes
+from wharfinger.framework.prepared import Attempt, Changes, Shared
 from wharfinger.framework.rules import policy_rules
 from wharfinger.framework.rules.pod_rules import PodRules
 
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 CHANGED_AT_ONCE = 256
 """Changed rows up to which the next decision about pods of a template reads and computes everything at once."""
+OPERATIONS_AT_ONCE = 5_000_000
+"""Operations of the rules of policies, for all nodes together, up to which a decision computes them at once: about 10 ms."""
+BEGINNINGS = 3
+"""Times that costly rules are computed ahead of a decision, while the time passes or nodes come and go, until they are left to it."""
 
 
 class Choice(Struct, frozen=True):
@@ -54,7 +59,9 @@ class Evaluation:
         "_changed",
         "_flips",
         "_message",
+        "_next",
         "_nominee",
+        "_samples",
         "_scored",
         "_scored_at",
         "_stopwatch",
@@ -79,6 +86,8 @@ class Evaluation:
         self.revision = -1
         self.version = 0
         self._strings: StringTable | None = None  # of the cluster that the rules are prepared for
+        self._next: tuple[Shared, StringTable] | None = None  # for the next update, if it prepares all rules
+        self._samples = -1  # the revision of the metrics
         self.asked_at = 0.0
         self._nominee: str | None = None  # the uid of the pod if it is nominated: its own nomination does not take room from it
         self._scored = False
@@ -113,7 +122,12 @@ class Evaluation:
                 whole=changed is None, policies=self.pod_rules.policies
             )
         if changed is None:
-            self.shared, self._strings = shared_by(self.pod_rules.governing), snapshot.strings
+            prepared_ahead, self._next = self._next, None
+            if prepared_ahead is not None and prepared_ahead[1] is snapshot.strings:
+                self.shared = prepared_ahead[0]
+            else:
+                self.shared = shared_by(self.pod_rules.governing)
+            self._strings = snapshot.strings
             self.filtering.evaluate(Attempt(pod, snapshot, self.shared))
             self._flips = None
         else:
@@ -123,6 +137,7 @@ class Evaluation:
         self._changed = None if self._behind else changed
         self._behind = True
         self.revision, self.asked_at, self._nominee = revision, snapshot.now, nominee
+        self._samples = snapshot.metrics_revision
 
     def _update_scores(self, attempt: Attempt) -> None:
         """Bring the scores up to date after the filters."""
@@ -150,6 +165,24 @@ class Evaluation:
             return False
         changed = snapshot.usage_changes(self.revision)
         return changed is None or len(changed) > CHANGED_AT_ONCE
+
+    def compute_in_steps(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Generator[None]:
+        """The steps of computing costly rules of policies for all nodes, if the next update has to."""
+        for _ in range(BEGINNINGS):
+            now = snapshot()
+            anew, timed = not self.follows(now), False
+            if not anew:
+                changed = now.usage_changes(self.revision)
+                timed = changed is not None and len(changed) * self.pod_rules.operations <= OPERATIONS_AT_ONCE
+                if timed and (now.now, now.metrics_revision) == (self.asked_at, self._samples):
+                    return
+            shared = shared_by(self.pod_rules.governing) if anew else self.shared
+            steps = policy_rules.compute_in_steps(self.pod_rules.governing, Attempt(pod, now, shared), snapshot, timed=timed)
+            complete = yield from steps
+            if anew:
+                self._next = shared, now.strings
+            if complete:
+                return
 
     def concluded(self, choice: Choice | None) -> None:
         """End the measurement of the decision that the last update belongs to; `choice` is its outcome."""

@@ -6,6 +6,7 @@ With `base kubernetes { … }` a policy may change the weights and arguments of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -32,7 +33,7 @@ DEFAULT_QUANTUM = 1e-6
 """Totals are rounded to a multiple of this before they are compared: far below one point, far above the rounding errors of sums."""
 
 
-class PodRules(Struct, frozen=True, kw_only=True):
+class PodRules(Struct, frozen=True, kw_only=True, dict=True):
     """The filters, scores and tie breaks that apply to the pods governed by one set of policies.
 
     `notes` are sentences about contradictions between policies; they are part of every decision's report.
@@ -50,6 +51,11 @@ class PodRules(Struct, frozen=True, kw_only=True):
     def evictable(self, pod: PodView, at: EvaluationContext) -> Evictable:
         """The pods that preemption may evict for a pod with these rules."""
         return eviction.evictable(self.governing, pod, at)
+
+    @cached_property
+    def operations(self) -> int:
+        """The operations that rules of policies take for each node."""
+        return sum(policy.operations for policy in self.governing)
 
     @property
     def n_rules(self) -> int:

@@ -316,6 +316,26 @@ def read_in_steps(policies: Sequence[CompiledPolicy], pod: PodView, snapshot: Ca
             yield from BoundPolicy(policy, pod, snapshot()).read_in_steps(snapshot)
 
 
+def compute_in_steps(
+    policies: Sequence[CompiledPolicy], attempt: Attempt, snapshot: Callable[[], Snapshot], *, timed: bool
+) -> Generator[None, None, bool]:
+    """The steps of computing what rules give for all nodes, with `timed` only those that depend on the time.
+
+    Returns True if the next decision has to compute only what has changed. Rules that read points of Kubernetes' scores are left out: these
+    points depend on the feasible nodes.
+    """
+    complete = True
+    for policy in policies:
+        rules = [*policy.filters, *(score for score in policy.scores if score.weight and not score.plugins)]
+        if timed:
+            rules = [rule for rule in rules if rule.volatility is Volatility.TIMED]
+        if rules:
+            bound = _bound(policy, attempt)
+            yield from bound.compute_in_steps(rules, snapshot)
+            complete &= all(bound.is_ahead(rule, snapshot()) or bound.left_out(rule, snapshot()) for rule in rules)
+    return complete
+
+
 def forget_columns(policies: Sequence[CompiledPolicy], shared: Shared) -> None:
     """Forget the intermediate columns of policy rules for all nodes; they may be many times as large as the results."""
     for policy in policies:

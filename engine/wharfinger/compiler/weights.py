@@ -1,0 +1,43 @@
+"""The weight of a step: how many operations it takes for each node, about 2 ns each."""
+
+from __future__ import annotations
+
+from wharfinger.builtins import CATALOGUE, fragmentation, texts
+from wharfinger.compiler.graph import operations as ops
+from wharfinger.compiler.graph.ir import Node, Stage
+
+TEXT = 300  # a function of strings, evaluated for each node
+MEMBER = 50  # membership in a set of strings, the same
+CALL = 10
+DEVICES = 8  # of a node, as servers have them
+REQUEST = 12  # a typical request, for the fragmentation of a node with eight devices
+PART_OF_DEVICE = 36  # another part of a device, or other models, that one of the requests asks for, there
+OVER_DOMAINS = 10  # to add up what nodes have in each domain
+PLUGIN = 50  # the points of one of Kubernetes' scores
+METRIC = 3
+_FRAGMENTATION = "call fragmentation"  # of all devices of a node
+_WEIGHTS = {ops.IS_PRESENT.name: 0, ops.VALUE_OF: 0, ops.LOOKUP_PRESENT.name: 1, ops.SELECT.name: 0, ops.SEARCH: 10}
+TEXTS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if isinstance(function.vector, texts.Kernel))
+_PLUGINS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if function.plugin is not None)
+
+
+def weight(node: Node) -> int:
+    """The operations of one step for each node."""
+    of_devices = node.stage is Stage.DEVICE or any(arg.stage is Stage.DEVICE for arg in node.args)
+    return _weight(node) * (DEVICES if of_devices and not node.op.name.startswith(_FRAGMENTATION) else 1)
+
+
+def _weight(node: Node) -> int:
+    name = node.op.name
+    if node.op is ops.LOOKUP:  # in a table that evaluates each string of the column once
+        return MEMBER if node.args[0].op.name in {ops.MEMBERSHIP.name, ops.TABLE, "table satisfies"} else TEXT
+    if name in _PLUGINS:
+        return PLUGIN
+    if name.startswith(_FRAGMENTATION):
+        workload = node.args[-1].value
+        return REQUEST * len(workload.requests) + PART_OF_DEVICE * len(fragmentation.distinct_devices(workload))
+    if name.startswith("call "):
+        return TEXT if name in TEXTS else max(CALL, 2 * len(node.args))
+    if name.startswith("curve"):
+        return max(4, len(node.args))
+    return METRIC if name.startswith("metric ") else _WEIGHTS.get(name, OVER_DOMAINS if name.endswith(" per domain") else 1)

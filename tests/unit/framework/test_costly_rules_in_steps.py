@@ -1,0 +1,109 @@
+"""Costly rules of policies are computed in steps before a decision, by parts of their expressions."""
+
+import pytest
+
+from tests.unit.framework import fleet
+from tests.work import calls
+from wharfinger.compiler import bound, schedule
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.evaluation import cycle
+from wharfinger.framework.evaluation.cycle import Decider, decide
+from wharfinger.model.state.cluster_state import ClusterState
+
+NODES = 40
+TERMS = " + ".join(
+    "(" + " + ".join(f"sqrt(node.pod_count + {first + number})" for number in range(50)) + ")" for first in range(0, 400, 50)
+)
+OF_ROWS = f'policy "rows"\nfilter roomy {{ require {TERMS} < 9000 else "no" }}\nscore quiet = log({TERMS}) normalize minmax'
+TIMED = f'policy "timed"\nscore aged = ({TERMS}) * (age(node.created) / 1s) normalize minmax on missing 0'
+USUAL = 'policy "usual"\nscore packed = node.pod_count normalize minmax'
+
+
+@pytest.fixture(autouse=True)
+def _few_nodes_are_many(monkeypatch):
+    monkeypatch.setattr(cycle, "OPERATIONS_AT_ONCE", 30_000)
+    monkeypatch.setattr("wharfinger.framework.evaluation.kept_result.OPERATIONS_AT_ONCE", 30_000)
+    monkeypatch.setattr(bound, "OPERATIONS_PER_STEP", NODES * 200)
+
+
+def cluster() -> ClusterState:
+    return fleet.state(*(fleet.node(f"n{number}") for number in range(NODES)))
+
+
+def works(decider, there, pod, now=1.0):
+    """The work of each step before a decision, and of the decision."""
+    steps = decider.precompute(lambda: there.snapshot(now), pod)
+    found = []
+    while True:
+        ended = object()
+        last = []
+        found.append(calls(lambda last=last, ended=ended: last.append(next(steps, ended))))
+        if last == [ended]:
+            break
+    decided = []
+    found.append(calls(lambda: decided.append(decider.decide(there.snapshot(now), pod))))
+    return found, decided[0]
+
+
+def is_same(decision, decider, there, pod, now=1.0):
+    again = decide(decider.chain, there.snapshot(now), pod)
+    return (decision.node, decision.totals, decision.feasible) == (again.node, again.totals, again.feasible)
+
+
+def test_no_step_computes_more_than_a_part():
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([fleet.policy(OF_ROWS), fleet.policy(TIMED)]))
+    found, decision = works(decider, there, pod)
+    assert len(found) > 10
+    assert max(found) < sum(found) / 4
+    assert is_same(decision, decider, there, pod)
+
+
+def test_usual_rules_take_no_steps():
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([fleet.policy(USUAL)]))
+    found, _ = works(decider, there, pod)
+    assert len(found) == 2  # the end of the steps, and the decision
+
+
+def test_after_a_placement_one_node_is_computed():
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([fleet.policy(OF_ROWS)]))
+    _, decision = works(decider, there, pod)
+    there.assume(pod, decision.node)
+    found, decision = works(decider, there, fleet.pod("next"))
+    assert len(found) == 2
+    assert is_same(decision, decider, there, fleet.pod("next"))
+
+
+def test_a_second_computes_the_rules_that_read_the_time():
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([fleet.policy(OF_ROWS), fleet.policy(TIMED)]))
+    first, _ = works(decider, there, pod)
+    found, decision = works(decider, there, pod, now=2.0)
+    assert 5 < len(found) < len(first)
+    assert max(found) < sum(first) / 4
+    assert is_same(decision, decider, there, pod, now=2.0)
+
+
+def test_a_node_that_comes_has_all_computed_in_steps_again():
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([fleet.policy(OF_ROWS)]))
+    first, _ = works(decider, there, pod)
+    there.add_node(fleet.node("new"))
+    found, decision = works(decider, there, pod)
+    assert max(found) < sum(first) / 4
+    assert is_same(decision, decider, there, pod)
+
+
+def test_many_changed_nodes_are_computed_in_steps():
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([fleet.policy(OF_ROWS)]))
+    first, _ = works(decider, there, pod)
+    for number in range(NODES // 2):
+        there.assume(fleet.pod(f"other{number}"), f"n{number}")
+    found, decision = works(decider, there, pod)
+    assert max(found) < sum(first) / 4
+    assert is_same(decision, decider, there, pod)
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [([], []), ([3, 3, 3], [(0, 2), (2, 3)]), ([9, 1, 1], [(0, 1), (1, 3)]), ([1, 9], [(0, 1), (1, 2)]), ([6], [(0, 1)])],
+)
+def test_parts_weigh_as_much_as_allowed_or_are_one_step(weights, expected):
+    assert [(part.start, part.stop) for part in schedule.parts(weights, 6)] == expected
