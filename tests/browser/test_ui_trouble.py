@@ -222,6 +222,68 @@ def test_news_that_stop_are_named_and_go_on_by_themselves(scheduler, visit):
     found.expected = "Failed to load resource"  # the connection that was cut
 
 
+def test_a_connection_on_which_nothing_comes_is_made_again(scheduler, visit):
+    """A forwarded port whose pod has gone, or a laptop that slept: the browser is told nothing."""
+    tab = visit(scheduler.url).tab
+    tab.clock.install()
+    tab.reload()
+    wait_text(tab, "#live", "live")
+
+    def swallow(page):
+        for watcher in page.page.feed._watchers:
+            watcher.put = lambda messages: None
+
+    scheduler.ask(swallow)
+    scheduler.put(nodes(61)[60:], NODE)
+    tab.clock.fast_forward(15_000)
+    wait_text(tab, "#live", "no news since")
+    tab.clock.fast_forward(15_000)
+    wait_text(tab, "#cluster-title", "61 nodes")
+    wait_text(tab, "#live", "live")
+
+
+def test_the_page_of_a_proxy_is_not_shown_as_the_reason(scheduler, visit):
+    found = visit(scheduler.url)
+    found.expected = "Failed to load resource"
+    found.tab.route("**/ui/events*", lambda route: route.fulfill(status=502, content_type="text/html", body="<html>nginx"))
+    found.tab.reload()
+    wait_text(found.tab, "#trouble", "502 Bad Gateway")
+    assert "nginx" not in found.tab.inner_text("#trouble")
+    found.tab.unroute("**/ui/events*")
+    wait_text(found.tab, "#live", "live")
+    assert not found.tab.is_visible("#trouble")
+
+
+def test_a_scheduler_that_begins_again_shows_nothing_of_what_was_before(scheduler, visit):
+    scheduler.put([pod("huge", cpu="900")], POD)
+    tab = visit(scheduler.url).tab
+    wait_text(tab, "#pending", "Insufficient cpu")
+    daemon = scheduler.ask(lambda page: (page.standing, setattr(page.page.page_content._health, "daemon", None))[0])
+    wait_text(tab, "#role", "no API server yet")
+    wait_text(tab, "#trouble", "the API server has not answered yet")
+    wait_text(tab, "#pending", "The API server has not answered yet.")
+    shown = {part: tab.inner_text(f"#{part}") for part in ("cluster-title", "counts", "resources", "legend", "pending-title")}
+    assert shown == {"cluster-title": "Cluster", "counts": "", "resources": "", "legend": "", "pending-title": "Pending pods"}
+    scheduler.put([pod("huger", cpu="900")], POD)
+    scheduler.ask(lambda page: setattr(page.page.page_content._health, "daemon", daemon))
+    wait_text(tab, "#cluster-title", "60 nodes")
+    wait_text(tab, "#pending-title", "· 2")
+    wait_text(tab, "#pending", "Insufficient cpu")
+    wait_text(tab, "#resources", "cpu")
+
+
+def test_a_colouring_that_is_no_longer_offered_leaves_no_colours(scheduler, visit):
+    scheduler.put([pod("huge", cpu="1")], POD)
+    tab = visit(f"{scheduler.url}?coloring=pod:shop/huge").tab
+    wait_text(tab, "#legend", "not feasible")
+    scheduler.remove("Pod", "shop/huge")
+    wait_text(tab, "#trouble", "shop/huge")
+    assert tab.inner_text("#legend") == ""
+    tab.focus("#map")
+    tab.keyboard.press("End")
+    assert "points" not in tab.inner_text("#under")
+
+
 MEASURED = """policy "load"
 metric busy: percent = prometheus("busy", node: "instance", max_age: 60s, min_coverage: 10%)
 filter calm { require busy < 90% else "busy" on missing pass }
@@ -244,12 +306,14 @@ def test_many_metrics_leave_room_for_the_page(scheduler, policies, visit, width)
 
 
 LONG = "x" * 240
+CUT_OFF = """() => [...document.querySelectorAll("main *")].filter((box) => box.checkVisibility() && !box.closest("svg, .unseen, pre"))
+  .filter((box) => box.getBoundingClientRect().right > innerWidth).map((box) => box.outerHTML.slice(0, 60))"""
 TURNED = "\u202egnp.exe"  # what follows is written from right to left
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
 def test_names_of_any_length_and_direction_fit(scheduler, policies, visit, width, scheme):
-    policies("turned", f'policy "turned"\nfilter a {{ require node.free.cpu > 1000cpu else "no room {TURNED}{LONG}" }}\n')
+    policies("turned", f'policy "turned-{LONG[:200]}"\nfilter a {{ require node.free.cpu > 1000cpu else "no room {TURNED}{LONG}" }}\n')
     node = nodes(1)[0]
     node["metadata"]["name"] = f"{LONG}.example"
     node["metadata"]["labels"] |= {f"{LONG}/{TURNED}": f"{TURNED}{LONG}", "topology.kubernetes.io/zone": f"{TURNED}{LONG}"}
@@ -268,6 +332,7 @@ def test_names_of_any_length_and_direction_fit(scheduler, policies, visit, width
     wide = """() => [...document.querySelectorAll("section, header, form, figure")]
       .filter((box) => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1).map((box) => box.id)"""
     assert found.tab.evaluate(wide) == []
+    assert found.tab.evaluate(CUT_OFF) == []
     for query in (f"node={LONG}.example&for={'n' * 63}/{LONG}", f"pod={'n' * 63}/{LONG}"):
         shown = visit(f"{scheduler.url}?{query}", **view)
         wait_text(shown.tab, "#detail .verdict", "")

@@ -1,20 +1,20 @@
-// Listens to the scheduler and hands on what it says.
+// Hands on what the scheduler says, and shows what the address says.
 
 import { Address } from "./address.js";
 import { Choices, chosen } from "./choices.js";
-import { byId, clock, count, nodes, shown } from "./dom.js";
+import { byId, count, nodes, shown } from "./dom.js";
 import { Detail } from "./detail.js";
 import { groups } from "./groups.js";
 import { history } from "./history.js";
 import { ClusterMap } from "./map.js";
-import { notice } from "./notice.js";
 import * as panels from "./panels.js";
 import { Search } from "./search.js";
+import { Stream } from "./stream.js";
 import { WhatIf } from "./whatif.js";
 
-const POD = "pod:", GROUP = "group:", SILENCE = 10_000;
+const POD = "pod:", GROUP = "group:";
 const NO_DIALOG = { pod: "", node: "", for: "", group: "" };
-let stream = null, lastMessage = 0, now = Date.now() / 1000, seen = null;
+let now = Date.now() / 1000, seen = null;
 
 const address = new Address(show);
 let { coloring } = address.view, query = chosen(address.view);
@@ -35,8 +35,8 @@ const handlers = {
   values: (value) => { trouble(""); map.color(value); painted(); },
   change: (value) => map.change(value),
   flags: (value) => map.flagged(value),
-  trouble: (value) => trouble(value.sentence),
-  summary: (value) => { now = value.now; panels.summary(value); choices.colorings(value.colorings ?? [], coloring); },
+  trouble: (value) => { map.blank(); trouble(value.sentence); },
+  summary: (value) => { now = value.now; panels.summary(value); if (!value.connected) unknown(); choices.colorings(value.colorings ?? [], coloring); },
   pending: (value) => { choices.namespaces(value.namespaces); panels.pending(value, now, query !== "", { showPod, choose: (changes) => address.go(changes) }); },
   groups: (value) => groups(value, now, query !== "", { showGroup, colour: colourBy.group }),
   decisions: (value) => { choices.namespaces(value.latest.map(({ pod }) => pod.split("/")[0])); rate(value.seen); panels.decisions(value, query !== "", showPod, showNode); },
@@ -45,6 +45,7 @@ const handlers = {
   history,
   alive: () => {},
 };
+const stream = new Stream({ path: () => `ui/events?coloring=${encodeURIComponent(coloring)}${query}`, handlers, trouble });
 
 // In one column, what waits stands right below the map.
 const narrow = matchMedia("(max-width: 60rem)");
@@ -58,6 +59,13 @@ arrange();
 
 // The playground is there if a setting says so.
 fetch("ui/playground", { method: "HEAD" }).then((answer) => { byId("playground").hidden = !answer.ok; }, () => {});
+
+// A scheduler that has begun again knows nothing of the cluster yet: what the former one knew is not shown as if it were so.
+function unknown() {
+  handlers.tiles({ names: [], zones: [], zoneNames: [] });
+  byId("cluster-title").textContent = "Cluster";
+  panels.unknown();
+}
 
 // For measurements: the first picture of the cluster is there.
 function painted() {
@@ -85,43 +93,9 @@ function show(view) {
   choices.show(view);
   search.show(view.find);
   whatIf.show(view);
-  if (other) listen();
+  if (other) stream.listen();
   detail.show(view);
 }
 
-const events = () => `ui/events?coloring=${encodeURIComponent(coloring)}${query}`;
-
-// A browser keeps six connections to one address: hidden tabs leave theirs to the others.
-function listen() {
-  stream?.close();
-  stream = document.hidden ? null : new EventSource(events());
-  if (!stream) return;
-  stream.onerror = () => live(false);
-  for (const [name, handle] of Object.entries(handlers)) {
-    stream.addEventListener(name, (event) => { live(true); handle(JSON.parse(event.data)); });
-  }
-}
-
-// An EventSource does not show what the scheduler says when it does not want another page.
-async function refused() {
-  const asking = new AbortController();
-  stream = null;
-  const answer = await fetch(events(), { signal: asking.signal }).catch(() => null);
-  if (answer && !answer.ok) trouble((await answer.text()).trim() || `${answer.status}`);
-  asking.abort();
-}
-
-function live(is) {
-  if (is) lastMessage = Date.now();
-  const badge = byId("live"), text = is ? "live" : lastMessage ? `no news since ${clock(lastMessage / 1000)}` : "connecting";
-  if (badge.textContent !== text) Object.assign(badge, { textContent: text, className: `badge ${is ? "good" : "bad"}` });
-  notice("silence", is || !lastMessage ? "" : `The scheduler has sent nothing since ${clock(lastMessage / 1000)}: what is shown is from then. It is asked again.`);
-}
-
-document.addEventListener("visibilitychange", listen);
-setInterval(() => {
-  if (lastMessage && Date.now() - lastMessage > SILENCE) live(false);
-  if (stream?.readyState === EventSource.CLOSED) refused().finally(listen);
-}, 3000);
-listen();
+stream.listen();
 show(address.view);

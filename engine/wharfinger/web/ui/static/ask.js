@@ -20,7 +20,7 @@ export async function ask(path, { signal, ...request } = {}) {
     if (signal?.aborted) throw error;
     throw new Error(limit.aborted ? `The scheduler has not answered for ${PATIENCE / 1000} s. Try again when it has less to do.` : "The scheduler cannot be reached. See that it runs and that its port is still forwarded, then try again.");
   }
-  if (!answer.ok) throw new Error(refusal(answer, text.trim()));
+  if (!answer.ok) throw new Error(refusal(answer, text));
   try {
     return JSON.parse(text);
   } catch {
@@ -28,9 +28,16 @@ export async function ask(path, { signal, ...request } = {}) {
   }
 }
 
-function refusal({ status, statusText, headers }, text) {
+// Why nothing is answered: in the scheduler's own words, while those of a proxy are a page of its own.
+export function reason({ status, statusText, headers }, text) {
   if (status === 401) return "You are not signed in (401). Reload the page.";
-  const said = headers.get("Content-Type")?.startsWith("text/plain") && text ? text : `${status} ${statusText}`;
-  const pause = Number.parseInt(headers.get("Retry-After"), 10);
-  return pause ? `${said}. Try again in ${pause} s.` : [429, 503].includes(status) ? `${said}. Try again in a moment.` : said;
+  return (headers.get("Content-Type")?.startsWith("text/plain") && text.trim()) || `${status} ${statusText}`;
+}
+
+// Seconds after which the scheduler wants to be asked again, or NaN.
+export const pause = ({ headers }) => Number.parseInt(headers.get("Retry-After"), 10);
+
+function refusal(answer, text) {
+  const said = reason(answer, text), seconds = pause(answer);
+  return seconds ? `${said}. Try again in ${seconds} s.` : [429, 503].includes(answer.status) ? `${said}. Try again in a moment.` : said;
 }

@@ -38,7 +38,11 @@ function used(element) {
 }
 
 function renewed() {
-  for (const [element, build] of waiting) if (!used(element)) { waiting.delete(element); fill(element, ...[build()].flat()); }
+  for (const [element, build] of waiting) {
+    const old = used(element);
+    element.closest("section")?.toggleAttribute("data-held", old && !element.contains(pressed)); // its heading says so
+    if (!old) { waiting.delete(element); fill(element, ...[build()].flat()); }
+  }
 }
 
 // The same for news that come by themselves: what is just being clicked or selected stays until that has ended.

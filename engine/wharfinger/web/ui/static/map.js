@@ -33,7 +33,7 @@ export class ClusterMap {
     Object.assign(this, { canvas, legend, under, opened, names: [], zones: [], zoneNames: [], values: [], flags: [], scale: null, order: [], places: [], blocks: [], cursor: -1, hovered: -1, matched: null, drained: new Set(), arrivals: new Map() });
     this.context = canvas.getContext("2d");
     this.palette = new Palette();
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.palette = new Palette(); this.draw(); this.drawLegend(); });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.palette = new Palette(); this.draw(); if (this.scale) this.drawLegend(); });
     new ResizeObserver(() => this.place()).observe(canvas.parentElement);
     canvas.addEventListener("mousemove", (event) => this.hover(this.hit(event)));
     canvas.addEventListener("mouseleave", () => this.hover(-1));
@@ -45,8 +45,10 @@ export class ClusterMap {
   }
 
   tiles({ names, zones, zoneNames }) {
-    const held = this.names[this.cursor];
-    Object.assign(this, { names, zones, zoneNames, values: [], flags: [], hovered: -1 });
+    const held = this.names[this.cursor], before = new Map(this.names.map((name, node) => [name, node]));
+    const kept = (of) => names.map((name) => of[before.get(name)]); // until the new ones come, or the map would flash
+    Object.assign(this, { values: kept(this.values), flags: kept(this.flags) });
+    Object.assign(this, { names, zones, zoneNames, hovered: -1 });
     const keys = names.map((_, node) => node);
     this.order = keys.sort((a, b) => order.compare(zoneNames[zones[a]] ?? "￿", zoneNames[zones[b]] ?? "￿") || order.compare(names[a], names[b]));
     this.cursor = held === undefined ? -1 : names.indexOf(held);
@@ -59,6 +61,14 @@ export class ClusterMap {
     this.values = scale.values;
     this.draw();
     this.drawLegend();
+    this.say();
+  }
+
+  // Without a colouring no node has a value.
+  blank() {
+    Object.assign(this, { scale: null, values: [] });
+    this.legend.replaceChildren();
+    this.draw();
     this.say();
   }
 

@@ -30,6 +30,14 @@ export function summary(reply) {
   renew(byId("resources"), () => reply.resources.map(({ name, requested, allocatable }) => meter(name, requested, allocatable, `${share(allocatable ? requested / allocatable : 0)} of ${amount(name, allocatable)}`)));
 }
 
+// What only a scheduler with a connection sends.
+export function unknown() {
+  for (const id of ["counts", "resources"]) renew(byId(id), () => []);
+  byId("pending-title").textContent = "Pending pods";
+  renew(body("pending"), () => nothing("The API server has not answered yet."));
+  byId("groups").hidden = true;
+}
+
 // The API server and each metric of a policy: what is well is a word, what is not says why.
 const health = { server: [], metrics: [] };
 
