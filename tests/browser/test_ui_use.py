@@ -6,6 +6,18 @@ from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
 from tests.browser.steps import SHOWS, controlled, held, tab_to, wait_text
 from wharfinger.web.ui import pages
 
+OFFERED = "([id, value, is]) => [...document.getElementById(id).options].some((option) => option.value === value) === is"
+WATCH_FLASHES = """() => { const map = document.getElementById("map"), context = map.getContext("2d"), fill = context.fillRect;
+  const none = getComputedStyle(document.documentElement).getPropertyValue("--none").trim();
+  Object.assign(window, { drawn: 0, flashes: 0 });
+  context.fillRect = function (...box) {
+    window.drawn += 1;
+    if (this.fillStyle === none && box[0] === 0 && box[1] === 20) window.flashes += 1;
+    fill.apply(this, box);
+  } }"""
+SAYS = """(text) => { const { content } = getComputedStyle(document.querySelector("#decisions h2"), "::after");
+  return text ? content.includes(text) : content === "none" }"""
+
 
 def middle(tab, selector, text):
     """The middle of what has that text."""
@@ -69,6 +81,19 @@ def test_selected_text_stays_selected_until_it_is_copied(scheduler, visit):
     assert "shop/api" not in tab.inner_text("#decisions")
     tab.evaluate("getSelection().removeAllRanges()")
     wait_text(tab, "#decisions", "shop/api")
+
+
+def test_a_panel_that_waits_for_a_selection_says_so(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    scheduler.put([pod("web")], POD)
+    wait_text(tab, "#decisions", "shop/web")
+    tab.evaluate("getSelection().selectAllChildren(document.querySelector('#decisions td.name'))")
+    scheduler.put([pod("api")], POD)
+    tab.wait_for_function(SAYS, arg="not renewed while text in it is selected")
+    assert tab.locator("[data-held]").count() == 1
+    tab.evaluate("getSelection().removeAllRanges()")
+    wait_text(tab, "#decisions", "shop/api")
+    assert tab.evaluate(f"({SAYS})('')")
 
 
 def test_a_table_that_is_scrolled_by_the_keyboard_keeps_it(scheduler, visit):
@@ -188,3 +213,56 @@ def test_what_was_typed_is_there_after_a_reload_at_once(scheduler, visit, field,
     tab.keyboard.press("Tab")
     tab.reload()
     tab.wait_for_function("([field, text]) => document.querySelector(field).value === text", arg=[field, text])
+
+
+def test_an_answer_is_marked_when_its_question_has_changed(scheduler, visit):
+    scheduler.put([controlled("web", "node-00000")], POD)
+    tab = visit(f"{scheduler.url}?drain=node-00000").tab
+    tab.click("#whatif-try")
+    wait_text(tab, "#whatif .headline", "The pod would get a node")
+    assert tab.inner_text("#whatif-changed") == ""
+    tab.fill("#workload", "kind: Pod")
+    wait_text(tab, "#whatif-changed", "before it was changed")
+    tab.fill("#workload", "")
+    tab.wait_for_function("() => !document.getElementById('whatif-changed').textContent")
+    tab.get_by_role("button", name="do not drain node-00000").click()
+    wait_text(tab, "#whatif-changed", "before it was changed")
+    tab.click("#whatif-clear")
+    assert tab.inner_text("#whatif-changed") == tab.inner_text("#whatif-answer") == ""
+
+
+def test_a_node_with_many_pods_says_how_many_are_not_listed(scheduler, visit):
+    scheduler.put([pod(f"web-{number}", cpu="1m", memory="1Mi", node="node-00000") for number in range(500)], POD)
+    tab = visit(f"{scheduler.url}?node=node-00000").tab
+    wait_text(tab, "#detail", "Pods · 500")
+    wait_text(tab, "#detail", "and 250 more")
+
+
+def test_namespaces_and_policies_that_are_gone_do_not_fill_the_choices(scheduler, policies, visit):
+    policies("former", 'policy "former"\nfilter a { require node.free.cpu > 0cpu else "none" }\n')
+    tab = visit(scheduler.url).tab
+    wait_text(tab, "#policies", "former")
+    namespaces = [f"review-{number:04d}" for number in range(1500)]
+    for start in range(0, 1500, 150):
+        made = [pod("web", cpu="900") for _ in range(150)]
+        for namespace, each in zip(namespaces[start : start + 150], made, strict=True):
+            each["metadata"] |= {"namespace": namespace, "uid": namespace}
+        scheduler.put(made, POD)
+        tab.wait_for_function(OFFERED, arg=["namespace", namespaces[start + 149], True])
+        for namespace in namespaces[start : start + 150]:
+            scheduler.remove("Pod", f"{namespace}/web")
+    assert tab.locator("#namespace option").count() <= 401
+    (policies.folder / "former.policy").unlink()
+    tab.wait_for_function(OFFERED, arg=["policy", "former", False])
+
+
+def test_nodes_that_come_and_go_do_not_make_the_map_flash(scheduler, visit):
+    """Between the names of the nodes and their values, those that were there keep their colours."""
+    scheduler.put([pod("big", cpu="6", node="node-00000")], POD)
+    tab = visit(scheduler.url).tab
+    tab.evaluate(WATCH_FLASHES)
+    for count in (61, 62, 63):
+        scheduler.put(nodes(count)[count - 1 :], NODE)
+        wait_text(tab, "#cluster-title", f"{count} nodes")
+    assert tab.evaluate("window.drawn") > 0
+    assert tab.evaluate("window.flashes") == 0

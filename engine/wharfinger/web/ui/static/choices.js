@@ -2,7 +2,7 @@
 
 import { byId, make } from "./dom.js";
 
-const CHOICES = ["namespace", "result", "policy"], POD = "pod:", GROUP = "group:";
+const CHOICES = ["namespace", "result", "policy"], POD = "pod:", GROUP = "group:", MOST_NAMESPACES = 400;
 
 // The choice as a part of a query, "" for all pods.
 export const chosen = (view) => CHOICES.filter((name) => view[name]).map((name) => `&${name}=${encodeURIComponent(view[name])}`).join("");
@@ -10,14 +10,14 @@ export const chosen = (view) => CHOICES.filter((name) => view[name]).map((name) 
 function offer(select, wanted, value) {
   const known = [...select.options].map((option) => [option.value, option.text]);
   if (JSON.stringify(known) !== JSON.stringify(wanted)) select.replaceChildren(...wanted.map(([key, title]) => make("option", { value: key }, title)));
-  select.value = value;
+  if (select.value !== value) select.value = value;
 }
 
 export class Choices {
   constructor(changed) {
     for (const name of ["coloring", ...CHOICES]) byId(name).addEventListener("change", (event) => changed({ [name]: event.target.value }));
     byId("filters").addEventListener("submit", (event) => event.preventDefault());
-    this.known = { namespace: new Set(), policy: new Set() };
+    this.known = { namespace: [], policy: [] };
     this.view = { namespace: "", result: "", policy: "" };
     this.offered = [];
   }
@@ -25,19 +25,20 @@ export class Choices {
   show(view) {
     this.view = view;
     byId("result").value = view.result;
-    this.add("namespace", []);
-    this.add("policy", []);
+    this.offer("namespace");
+    this.offer("policy");
     this.colorings(this.offered, view.coloring);
   }
 
-  namespaces(names) { this.add("namespace", names); }
+  // Of namespaces only those with news are sent: former ones stay on offer, but not all that ever were.
+  namespaces(names) { this.offer("namespace", [...new Set([...names, ...this.known.namespace])].slice(0, MOST_NAMESPACES)); }
 
-  policies(all) { this.add("policy", all.map(({ name }) => name).filter(Boolean)); }
+  policies(all) { this.offer("policy", all.map(({ name }) => name).filter(Boolean)); }
 
-  add(what, names) {
-    const value = this.view[what], known = this.known[what];
-    for (const name of [...names, ...(value ? [value] : [])]) known.add(name);
-    offer(byId(what), [["", "all"], ...[...known].sort().map((name) => [name, name])], value);
+  offer(what, names = this.known[what]) {
+    const value = this.view[what], all = new Set(value ? [...names, value] : names);
+    this.known[what] = names;
+    offer(byId(what), [["", "all"], ...[...all].sort().map((name) => [name, name])], value);
   }
 
   colorings(offered, coloring) {

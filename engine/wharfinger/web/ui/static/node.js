@@ -43,5 +43,6 @@ function aboutPod(reply, { name, found, trouble }, showPod) {
 function pods(reply, showPod) {
   const rows = reply.pods.map(({ pod, requests, priority }) => make("tr", {}, make("td", {}, link(pod, () => showPod(pod), `pod of node ${pod}`)),
     make("td", {}, Object.entries(requests).map(([name, value]) => `${name} ${amount(name, value)}`).join(", ")), make("td", { class: "number" }, number(priority))));
+  if (reply.nPods > rows.length) rows.push(make("tr", {}, make("td", { colspan: 3, class: "quiet" }, `and ${count(reply.nPods - rows.length)} more`)));
   return rows.length ? table(["pod", "requests", "#priority"], rows, "Pods of the node") : quiet("none");
 }

@@ -18,7 +18,7 @@ function additions(text) {
 
 export class WhatIf {
   constructor({ map, noted, showNode, showPod }) {
-    Object.assign(this, { map, noted, showNode, showPod, drained: new Set(), extra: new Map(), picking: false, asking: new AbortController() });
+    Object.assign(this, { map, noted, showNode, showPod, drained: new Set(), extra: new Map(), picking: false, asked: null, asking: new AbortController() });
     this.text = byId("workload");
     this.offered = this.offer();
     byId("pick").addEventListener("click", () => this.pick(!this.picking));
@@ -37,6 +37,7 @@ export class WhatIf {
     const letters = event.clipboardData.getData("text").length;
     if (letters <= LONGEST_TEXT) return;
     event.preventDefault();
+    this.cancel();
     byId("whatif-answer").replaceChildren(verdict("bad", `The text has ${count(letters)} letters, and ${count(LONGEST_TEXT)} are the most here`, "Paste only the workloads that matter, or send the text to POST /evaluate."));
   }
 
@@ -49,10 +50,19 @@ export class WhatIf {
 
   show({ workload, drain, add }) {
     if (workload !== this.written && workload !== this.text.value) this.text.value = workload;
-    if (drain === [...this.drained].join() && add === this.addition) return;
-    this.drained = new Set(drain.split(",").filter(Boolean));
-    this.extra = additions(add);
-    this.mark();
+    if (drain !== [...this.drained].join() || add !== this.addition) {
+      this.drained = new Set(drain.split(",").filter(Boolean));
+      this.extra = additions(add);
+      this.mark();
+    }
+    this.compare();
+  }
+
+  get question() { return JSON.stringify([this.text.value, [...this.drained], [...this.extra]]); }
+
+  // An answer is not read as that to another question.
+  compare() {
+    byId("whatif-changed").textContent = this.asked === null || this.asked === this.question ? "" : "This is about the question before it was changed. Try it again.";
   }
 
   // The text as the address has it: servers and proxies refuse an address that is very long.
@@ -65,6 +75,7 @@ export class WhatIf {
 
   note() {
     byId("whatif-kept").textContent = this.text.value && !this.written ? "The text is too long for the address of this page: a reload loses it." : "";
+    this.compare();
     this.noted({ workload: this.written, drain: [...this.drained].join(","), add: this.addition });
   }
 
@@ -131,8 +142,10 @@ export class WhatIf {
   // Ends the question, and what the scheduler computes for it.
   cancel() {
     this.asking.abort();
+    this.asked = null;
     this.waits(false);
     this.mark();
+    this.compare();
     byId("whatif-answer").replaceChildren();
   }
 
@@ -146,8 +159,10 @@ export class WhatIf {
     const body = byId("whatif-answer");
     this.asking.abort();
     const { signal } = (this.asking = new AbortController());
+    this.asked = this.question;
     this.pick(false);
     this.mark();
+    this.compare();
     body.replaceChildren(quiet("asking …"));
     this.waits(true);
     const made = await this.answer(signal).catch((error) => ({ shown: [verdict("bad", error.message)], arrivals: new Map() }));
@@ -166,10 +181,10 @@ export class WhatIf {
     const reply = await sent("evaluate", JSON_TYPE, JSON.stringify({ objects, drain: [...this.drained], nodes: [...this.extra].map(([like, many]) => ({ like, count: many })) }), signal);
     const arrivals = new Map();
     for (const { node } of reply.pods) if (node !== null) arrivals.set(node, (arrivals.get(node) ?? 0) + 1);
-    return { arrivals, shown: this.report(reply, arrivals) };
+    return { arrivals, shown: this.report(reply, arrivals, objects.length) };
   }
 
-  report({ pods, placed, unschedulable, warnings, newNodes, budgets = [] }, arrivals) {
+  report({ pods, placed, unschedulable, warnings, newNodes, budgets = [] }, arrivals, written) {
     const kept = pods.filter(({ outcome }) => outcome === "forbidden" || outcome === "refused").length, gone = pods.filter(({ outcome }) => outcome === "gone").length;
     const all = placed + unschedulable, on = nodes(arrivals.size), bad = unschedulable + kept, fresh = new Set(newNodes.map(({ name }) => name));
     const title = unschedulable ? (all === 1 ? "The pod would get no node" : `${count(unschedulable)} of ${count(all)} pods would get no node`) : kept ? `${count(kept)} ${kept === 1 ? "pod" : "pods"} may not leave` : all === 1 ? "The pod would get a node" : all ? `All ${count(all)} pods would get a node, on ${on}` : "No pod would have to be placed";
@@ -180,6 +195,7 @@ export class WhatIf {
       make("td", { class: "wide" }, node === null ? (outcome === "waits" ? message : `${outcome}: ${message}`) : fresh.has(node) ? `${node} (added)` : link(node, () => this.showNode(node)), victims.length ? make("div", { class: "quiet" }, `${victims.join(", ")} would be evicted`) : null)));
     if (order.length > MOST_SHOWN) rows.push(make("tr", {}, make("td", { colspan: 3, class: "quiet" }, `and ${count(order.length - MOST_SHOWN)} more`)));
     const tight = budgets.filter(({ pods: covered, allowedNow }) => covered > allowedNow).map(({ budget, pods: covered, allowedNow }) => quiet(`PodDisruptionBudget ${budget} allows ${count(allowedNow)} of ${count(covered)} evictions now.`));
+    if (written && !pods.length) return [verdict("warn", "No pods are made of this text", ...warnings)];
     return [verdict(bad ? "bad" : "good", title, more), ...warnings.map((warning) => quiet(warning)), ...tight,
       ...(rows.length ? [part("Where they would go", table(["pod", "from", "node, or why not"], rows, "Where pods would go"))] : [])];
   }
