@@ -199,6 +199,9 @@ def test_nodes_are_added_by_keyboard_alone(scheduler, visit, width):
     [
         ("", "There is nothing to try"),
         ("a: [", "not YAML"),
+        ("kind: Pod\nmetadata:\n\tname: web", "line 3 is indented with a tab, write spaces"),
+        ("apiVersion: v1\nkind: Service\nmetadata: {name: web}", "No pods are made of this text"),
+        (WORKLOAD.replace("apiVersion: apps/v1", ""), "it has no apiVersion"),
         ("kind: Pod\nmetadata: {name: <script>}\nspec: 7", "spec"),
         ("7", "Document 1 is not an object of Kubernetes"),
     ],

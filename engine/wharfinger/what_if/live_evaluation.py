@@ -201,8 +201,10 @@ def read_request(body: bytes) -> EvaluationRequest:
     """The request in a body; UsageError for an invalid body."""
     try:
         return msgspec.json.decode(body, type=EvaluationRequest)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the body is not a request: {decode.explain(str(error))}") from None
     except decode.NOT_JSON as error:
-        raise UsageError(f"the body is not a request: {error}") from None
+        raise UsageError(f"the body is {decode.not_json(error)}") from None
 
 
 class LiveEvaluations:

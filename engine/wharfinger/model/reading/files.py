@@ -281,6 +281,8 @@ class _Reader:
             raise InvalidObject(
                 "policy/v1beta1 is not read: an empty selector there selects no pod, and in policy/v1 all; write it as policy/v1"
             )
+        if struct is None and self._written and kind in _KINDS and not api_version:
+            raise InvalidObject("it has no apiVersion; expected what `kubectl get … -o json` or `-o yaml` prints")
         if struct is None:
             self._ignored[f"{kind} of {api_version}" if self._written and kind in _KINDS else kind] += 1
             return

@@ -21,6 +21,7 @@ from wharfinger.model.reading.decode import MAX_DEPTH, NotReadable
 MAX_ALIASED = 1_000_000  # values of a document with aliases, each counted as often as it occurs after their expansion
 _NO_FILE = ' in "<unicode string>", line'  # the parser gets text; the caller adds the name of the file
 _ALIAS = re.compile(rb"(?:^|[\s\[{,:])\*[^\s*]")
+_NOT_A_SPACE = re.compile(r" *([\t\u00a0\u2000-\u200b\u202f\u3000])")
 _DEEP_BLOCKS = re.compile(rb"(?:[-?:][ \t]+){64}|^ {256}", re.MULTILINE)
 
 
@@ -42,7 +43,21 @@ def parse_yaml(content: bytes, *, unique_keys: bool = False) -> Iterator[Any]:
     except UnicodeDecodeError:
         raise NotReadable("neither JSON nor YAML: it is not UTF-8 text") from None
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
-        raise NotReadable(f"not YAML: {' '.join(str(error).split())}".replace(_NO_FILE, " at line")) from None
+        reason = f"not YAML: {' '.join(str(error).split())}".replace(_NO_FILE, " at line")
+        raise NotReadable(reason + _advice(text, error)) from None
+
+
+def _advice(text: str, error: Exception) -> str:
+    """The usual cause of an error at its place, with the fix, to be put behind the error; "" if it is another."""
+    mark = getattr(error, "problem_mark", None)
+    lines = [] if mark is None else text.split("\n")[: mark.line + 1]
+    for number in range(len(lines), max(0, len(lines) - 2), -1):  # the parser often fails one line later
+        if found := _NOT_A_SPACE.match(lines[number - 1]):
+            name = "a tab" if found[1] == "\t" else f"the character U+{ord(found[1]):04X}"
+            return f"; line {number} is indented with {name}, write spaces"
+    if lines and "{{" in lines[-1]:
+        return "; `{{ … }}` is of a template, which has to be rendered first, as `helm template` does"
+    return ""
 
 
 def _may_be_deep(content: bytes) -> bool:

@@ -230,6 +230,9 @@ def test_a_broken_object_is_named_and_left_out_only_on_request(content):
         (b"kind: List\nitems: 7\n", "f: items: expected a list"),
         (b"just words", "f: neither JSON nor YAML objects"),
         (b"a: b: c", "f: not YAML: mapping values are not allowed in this context at line 1, column 5"),
+        (b"a:\n\tb: 1\n", "at line 2, column 1; line 2 is indented with a tab, write spaces"),
+        ("a:\n\u00a0 b: 1\n  c: 1\n".encode(), "at line 3, column 4; line 2 is indented with the character U+00A0, write spaces"),
+        (b"a: {{ .Values.a }}\n", "; `{{ \u2026 }}` is of a template, which has to be rendered first, as `helm template` does"),
         (b"\xff\xfek", "it is not UTF-8 text"),
         (b"k: \x00", "it is not UTF-8 text, as it has zero bytes"),
         (b'[1, "x"]', "f: item 0: it is not an object"),
@@ -248,6 +251,12 @@ def test_content_without_objects_is_reported(content, message):
     with pytest.raises(InvalidObject) as caught:
         files.read_bytes(content, "f")
     assert message in str(caught.value)
+
+
+def test_a_written_workload_without_its_api_version_is_refused():
+    workload = {"kind": "Deployment", "metadata": {"name": "web"}, "spec": {"template": {"spec": {"containers": []}}}}
+    with pytest.raises(InvalidObject, match=r"\(Deployment web\): it has no apiVersion; expected what `kubectl get"):
+        files.read_bytes(as_json(kubectl_list(workload)), "web.json", written=True)
 
 
 def test_items_with_objects_like_items_inside_are_read_whole():
