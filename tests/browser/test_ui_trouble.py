@@ -250,6 +250,9 @@ def test_the_page_of_a_proxy_is_not_shown_as_the_reason(scheduler, visit):
     wait_text(found.tab, "#trouble", "502 Bad Gateway")
     assert "nginx" not in found.tab.inner_text("#trouble")
     found.tab.unroute("**/ui/events*")
+    found.tab.route("**/ui/events*", lambda route: route.abort())
+    wait_text(found.tab, "#trouble", "The scheduler cannot be reached. It is asked again.")
+    found.tab.unroute("**/ui/events*")
     wait_text(found.tab, "#live", "live")
     assert not found.tab.is_visible("#trouble")
 

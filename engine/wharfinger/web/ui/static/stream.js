@@ -44,7 +44,7 @@ export class Stream {
     const text = answer && (await answer.text().catch(() => ""));
     if (signal.aborted) return;
     this.asking = null;
-    if (!answer) return;
+    if (!answer) return void this.trouble("The scheduler cannot be reached. It is asked again."); // what it said before is no longer so
     this.again = Date.now() + 1000 * (pause(answer) || 0);
     this.trouble(reason(answer, text));
   }
