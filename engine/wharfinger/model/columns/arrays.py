@@ -194,6 +194,12 @@ class RowChanges:
         recent[len(revisions)] = row
         revisions.append(revision)
 
+    def record_all(self, revision: int) -> None:
+        """Record that all rows changed in this revision."""
+        self._column.array[: len(self._column.view)] = revision
+        self._last = self._floor = revision
+        self._revisions.clear()
+
     def since(self, revision: int) -> NDArray[np.intp]:
         """The rows that changed after a revision, `(n,) intp` ascending. Rows must not have been removed since then."""
         if revision >= self._last:

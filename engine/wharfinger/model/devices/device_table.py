@@ -282,8 +282,16 @@ class DeviceTable:
         return changed
 
     def follow_objects(self) -> None:
-        """Follow a change of objects that are neither nodes nor pods: rows whose devices are others now count as changed."""
+        """Follow a change of objects that are neither nodes nor pods: rows whose devices are others now count as changed.
+
+        So do all rows if the change may concern any node. Their devices are read later, in steps.
+        """
         tables = self._tables
+        tokens = [source.token(tables.objects) for source in self._sources]
+        if self._seen >= 0 and self._names_of_changed(tokens) is None:
+            tables.usage_changes.record_all(tables.revision)
+            self._tokens = tokens
+            return
         for row in (self.follow() if self._seen >= 0 else None) or ():
             tables.usage_changes.record(row, tables.revision)
 
@@ -292,15 +300,20 @@ class DeviceTable:
         tables = self._tables
         if self._seen < 0:
             return range(tables.nodes.rows.count)
-        rows = set(self._changed_rows().tolist())
+        names = self._names_of_changed(tokens)
+        if names is None:
+            return range(tables.nodes.rows.count)
+        return {*self._changed_rows().tolist(), *(tables.nodes.row_of[name] for name in names if name in tables.nodes.row_of)}
+
+    def _names_of_changed(self, tokens: Sequence[Hashable]) -> Collection[str] | None:
+        """The nodes whose devices may be others by these tokens of the sources; None for all nodes."""
+        names = set[str]()
         for source, old, new in zip(self._sources, self._tokens, tokens, strict=True):
-            if old == new:
-                continue
-            names = source.changed_nodes(tables.objects, old)
-            if names is None:
-                return range(tables.nodes.rows.count)
-            rows |= {tables.nodes.row_of[name] for name in names if name in tables.nodes.row_of}
-        return rows
+            changed = source.changed_nodes(self._tables.objects, old) if old != new else ()
+            if changed is None:
+                return None
+            names.update(changed)
+        return names
 
     def _changed_rows(self) -> NDArray[np.intp]:
         """The rows whose node or pods changed since they were read, by the numbers of now."""
@@ -359,7 +372,9 @@ class DeviceTable:
         if not as_many:
             former = np.arange(len(self._by_row))
             former[changed] = -1
+            read_at = self._read_at  # rows stay where they are
             self._lay_out(former)
+            self._read_at = read_at
         elif changed:
             self.version += 1
             self._row_versions[changed] = self.version

@@ -293,6 +293,27 @@ def test_an_added_or_removed_node_causes_no_read_of_the_devices_of_others(monkey
     assert sorted(read) == ["c", "g"]
 
 
+def test_an_object_that_concerns_all_nodes_has_their_devices_read_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, read = ClusterState(), list[str]()
+    state.read_devices([Noted()])
+    for name in "abcdef":
+        state.add_node(node(name, 2))
+    assert len(state.snapshot().devices.of(slice(None)).owners) == 12
+    revision = state.snapshot().revision
+    devices_on = Noted.devices_on
+    monkeypatch.setattr(Noted, "devices_on", lambda self, of, *more: read.append(of.metadata.name) or devices_on(self, of, *more))
+    monkeypatch.setattr(device_table, "READ_PER_STEP", 1)
+    for name in "abc":
+        state.add_node(node(name, 3))  # it has more devices now
+    state.put(objects.Namespace(metadata=objects.ObjectMeta(name="taint")))
+    assert not read
+    assert len(state.snapshot().usage_changes(revision)) == 6
+    for number, _ in enumerate(state.snapshot().devices.read_in_steps(), start=1):
+        assert len(read) == number
+    assert shown(state.snapshot().devices, state) == plain(state)
+    assert sorted(read) == list("abcdef")
+
+
 def test_a_resource_of_another_source_is_no_whole_count() -> None:
     assert not CountedDevices([GPU]).devices_on(node("a", 0, **{GPU: "3"}), [], ClusterState().objects)
 
