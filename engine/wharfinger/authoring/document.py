@@ -156,8 +156,13 @@ class Document:
         return self._only(lambda each: each.kind in DECLARING)
 
     def around(self, offset: int) -> Document:
-        """The checked text for an offset: the whole document if it has been checked, otherwise a part of it."""
-        return self if self.is_checked else self.part(offset)
+        """The checked text for an offset: the whole document if it has been checked, otherwise a part of it.
+
+        It is the whole document too if one statement is most of it: to check both would take twice as long.
+        """
+        statement = None if self.is_checked else self.statement_at(offset)
+        most = statement is not None and 2 * (statement.end - statement.start) > len(self.text)
+        return self if self.is_checked or most else self.part(offset)
 
     def part(self, offset: int) -> Document:
         """The document with the statement around an offset and the declarations that it needs only, which takes less time to check."""

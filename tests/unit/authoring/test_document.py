@@ -167,6 +167,12 @@ def test_formatting_reads_a_text_that_has_been_checked_no_second_time():
     assert calls(lambda: first.formatted) * 10 < calls(lambda: second.formatted) * 9
 
 
+def test_a_text_of_one_long_statement_is_checked_once_for_a_hover_and_its_findings():
+    document = Document("x", f'policy "x"\nscore s = {" + ".join(["node.pod_count"] * 50)} normalize max\n')
+    assert hover(document, document.text.index("pod_count")) is not None
+    assert document.is_checked
+
+
 @pytest.mark.parametrize("case", DIAGNOSED[::12], ids=str)
 def test_formatting_reads_what_the_parser_reads(case):
     """The pieces of a text are in the grammar's order exactly where the formatter needs it: for each text and its beginnings."""
