@@ -242,7 +242,8 @@ def estimate(  # noqa: PLR0913 — one parameter per kind of program
     costs = tuple(found.rule(title, span, [module.roots[name] for name in groups[group]], own) for group, title, span, own in rules)
     every = [module.roots[name] for group, _, _, _ in rules for name in groups[group]]
     own = sum(own for _, _, _, own in rules)
-    together = found.rule("", policy.filters[0].span if policy.filters else Span(policy.source, 0, 0), every, own)
+    whole = policy.filters[0].span if policy.filters else Span(policy.source, 0, 0)
+    together = costs[0] if len(costs) == 1 else found.rule("", whole, every, own)
     plugins = tuple(_of_arguments(override) for override in policy.base if override.arguments)
     return Cost(
         rules=(*costs, *plugins),
@@ -305,12 +306,20 @@ class _Estimate(Struct):
     module: Module
     selections: dict[int, Selected] = field(default_factory=dict)
     patterns: dict[int, Pattern] = field(default_factory=dict)
+    weights: dict[int, int] = field(default_factory=dict)
 
     def rule(self, title: str, span: Span, roots: Sequence[Node], own: int) -> RuleCost:
         """The cost of some roots, and `own` operations that the rule itself takes for each node."""
         needed = ordered(roots)
         nodes = [node for node in needed if node.stage.of_columns]
-        again = [node for node in nodes if not _is_kept(node)]
+        operations = kept = 0
+        for node in nodes:
+            if node.number not in self.weights:
+                self.weights[node.number] = weight(node)
+            if _is_kept(node):
+                kept += self.weights[node.number]
+            else:
+                operations += self.weights[node.number]
         keys = {node.op.topology for node in nodes if node.op.topology}
         of_pod = sum(_POD_TEXTS.get(node.op.name, 0) for node in needed if node.stage is Stage.POD)
         for node in needed:
@@ -319,8 +328,8 @@ class _Estimate(Struct):
         return RuleCost(
             rule=title,
             span=span,
-            operations=own + sum(map(weight, again)) + of_pod,
-            kept=sum(map(weight, nodes)) - sum(map(weight, again)) + DOMAINS * len(keys),
+            operations=own + operations + of_pod,
+            kept=kept + DOMAINS * len(keys),
             selections=tuple(self._selected(node) for node in nodes if selection_parts.is_selection(node)),
             per_pod=any(node.own for node in needed),
         )

@@ -167,6 +167,7 @@ class _Scheduling:
         self.lasting = {node.number for node in self.nodes if is_selection(node) and selections.is_fixed_for_template(node)}
         self.tables = _tables(self.nodes)
         self.of_one_plan = frozenset[int]()
+        self.run_nodes: dict[tuple[tuple[int, ...], frozenset[int]], list[Node]] = {}
         self.places: dict[int, int] = {}
         self.initial: list[Any] = [None] * (1 + max(GIVEN.values()))
         for node in self.nodes:
@@ -227,8 +228,11 @@ class _Scheduling:
 
     def _run_nodes(self, roots: Sequence[Node], stop: frozenset[int] = frozenset()) -> list[Node]:
         """The RUN and DEVICE nodes that the roots need, operands first, without `stop` and the nodes that only those need."""
-        nodes = ordered(roots, skip=lambda node: node.number in stop or node.stage < Stage.RUN)
-        return [node for node in nodes if node.stage.of_columns]
+        asked = tuple([root.number for root in roots]), stop
+        if asked not in self.run_nodes:
+            nodes = ordered(roots, skip=lambda node: node.stage < Stage.RUN or node.number in stop)
+            self.run_nodes[asked] = [node for node in nodes if node.stage.of_columns]
+        return self.run_nodes[asked]
 
     def _steps(self, nodes: Iterable[Node]) -> tuple[Step, ...]:
         return tuple(self.steps[node.number] for node in nodes)
