@@ -101,6 +101,15 @@ def test_many_changed_nodes_are_computed_in_steps():
     assert is_same(decision, decider, there, pod)
 
 
+def test_columns_that_are_long_to_compute_are_computed_in_one_step_each(monkeypatch):
+    monkeypatch.setattr("wharfinger.compiler.program.ROWS_PER_STEP", 4)
+    there, pod = cluster(), fleet.pod()
+    decider = Decider(assemble([fleet.policy(OF_ROWS.replace("node.pod_count", "node.allocatable.cpu / 1m"))]))
+    found, decision = works(decider, there, pod)
+    assert max(found) < sum(found) / 8
+    assert is_same(decision, decider, there, pod)
+
+
 @pytest.mark.parametrize(
     ("weights", "expected"),
     [([], []), ([3, 3, 3], [(0, 2), (2, 3)]), ([9, 1, 1], [(0, 1), (1, 3)]), ([1, 9], [(0, 1), (1, 2)]), ([6], [(0, 1)])],

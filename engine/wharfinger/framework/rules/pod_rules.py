@@ -57,6 +57,12 @@ class PodRules(Struct, frozen=True, kw_only=True, dict=True):
         """The operations that rules of policies take for each node."""
         return sum(policy.operations for policy in self.governing)
 
+    @cached_property
+    def longest_column(self) -> int:
+        """The number of calls that compute the kept column of policies with the most of them."""
+        plans = (plan for policy in self.governing for plan in policy.program.plans.values())
+        return max((len(part.steps) for plan in plans for part in plan.static), default=0)
+
     @property
     def n_rules(self) -> int:
         """The number of its filters and scores."""
