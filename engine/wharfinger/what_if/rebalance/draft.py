@@ -7,25 +7,30 @@ again. Each move keeps which nodes were cordoned for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec import Struct, structs
 from msgspec.structs import replace as with_changes
 
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.plugins.taint_toleration import UNSCHEDULABLE_TAINT
 from wharfinger.framework.prepared import Mask
+from wharfinger.groups.attempt import attempt
 from wharfinger.model.objects import key_of, kind_of
 from wharfinger.simulate import device_claims
+from wharfinger.steps import at_once
 from wharfinger.what_if.leaving_pods import cordoned, recreated
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.prepared import ClaimAllocation
+    from wharfinger.groups.membership import GroupIndex
     from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
@@ -70,6 +75,9 @@ class Draft:
         self._decider = Decider(chain)
         self._waiting: list[PodView] = []
         self._blocked: list[PodView] = []  # those of them that moves between other nodes may give a place
+        self._index: GroupIndex | None = None  # if groups wait; with the pods as the moves have left them
+        self._waiting_groups: Mapping[str, tuple[PodView, ...]] = {}
+        self._blocked_groups: Mapping[str, tuple[PodView, ...]] = {}
         self._open: dict[str, tuple[int, objects.Node]] = {}  # the rows of cordoned nodes, and these as they were
         self._undo: list[Callable[[], object]] = []
         self._again: dict[str, PodView] = {}
@@ -154,6 +162,8 @@ class Draft:
         source = self.snapshot.names[row]
         self.state.remove_pod(own)
         self._undo.append(lambda: self.state.add_pod(own.placed_on(source)))
+        if self._index is not None and self._index.remove(own.uid) is not None:
+            self._undo.append(partial(self._index.put, own.placed_on(source)))
         device_claims.give_back_claims(self.state, own, self._put, self._drop)
         return source
 
@@ -169,7 +179,7 @@ class Draft:
         mask = acceptable(snapshot)
         opened = [name for name, (row, _) in self._open.items() if mask[row] and name not in kept and name != source]
         self.uncordon(opened)
-        waiting = self._blocked if {move.source for move in self.moves}.isdisjoint(opened) else self._waiting
+        frees = not {move.source for move in self.moves}.isdisjoint(opened)
         self.cordon(source)
         pending = self.claimed(self.recreated(pod))
         for number in range(MAX_ROUNDS):
@@ -180,10 +190,10 @@ class Draft:
             if decision.node == target or (target is None and mask[decision.row]):
                 closing = _equal_but_not_acceptable(decision, self.snapshot, mask)
                 if not closing:
-                    if self._lets_in(waiting):
+                    if self._lets_in(frees=frees):
                         break
                     moved = self._placed(pod, pending, source, decision, decision.node)
-                    if self._lets_in(waiting):
+                    if self._lets_in(frees=frees):
                         break
                     return moved
             else:
@@ -193,11 +203,15 @@ class Draft:
         self.back_to(mark)
         return None
 
-    def keep_waiting(self, pods: Iterable[PodView]) -> None:
-        """Make no move that gives one of these pods a place. They have none now; one for each template is enough.
+    def keep_waiting(
+        self, pods: Iterable[PodView], groups: Mapping[str, tuple[PodView, ...]] | None = None, index: GroupIndex | None = None
+    ) -> None:
+        """Make no move that gives one of these pods, or members of one of these groups, a place. They have none now.
+
+        One pod for each template is enough. `index` has the groups with their placed members.
 
         A node that rejects a pod by itself does so until pods leave it, and then it is cordoned. Until one is opened again, only the other
-        pods are looked at.
+        pods are looked at. Members of a group may fit each and not all, so only groups that pods of other nodes keep away are looked at.
         """
         mark = self.mark()
         self._waiting = list(pods)
@@ -206,14 +220,41 @@ class Draft:
             for pod in self._waiting
             if pod.tolerations.tolerate(UNSCHEDULABLE_TAINT) or self.decide(self.claimed(pod)).diagnosis.passing_alone.any()
         ]
+        self._waiting_groups = groups or {}
+        self._index = index if groups else None
+        self._blocked_groups = {
+            key: members
+            for key, members in self._waiting_groups.items()
+            if (index is not None and index.n_placed(key)) or any(map(self._is_kept_away, members))
+        }
         self.back_to(mark)
 
-    def _lets_in(self, waiting: Iterable[PodView]) -> bool:
-        """True if a waiting pod has a place now. It would be placed before the replacement of an evicted pod, which may need that place."""
+    def _is_kept_away(self, pod: PodView) -> bool:
+        """True if moves between other nodes may let a member of a group in."""
+        if pod.tolerations.tolerate(UNSCHEDULABLE_TAINT):
+            return True
+        found = Diagnosis(self._decider.filtering(self.snapshot, self.claimed(pod)), self.snapshot.n_nodes)
+        return found.may_pass_once_pods_leave(np.empty(0, np.intp), preempts=True)
+
+    def _lets_in(self, *, frees: bool) -> bool:
+        """True if a waiting pod or group has a place now. It would be placed before the replacement of an evicted pod, which may need it.
+
+        `frees`: a node that pods have left was opened again.
+        """
         mark = self.mark()
-        found = any(self.decide(self.claimed(pod)).node is not None for pod in waiting)
+        found = any(self.decide(self.claimed(pod)).node is not None for pod in (self._waiting if frees else self._blocked))
+        groups = self._waiting_groups if frees else self._blocked_groups
+        found = found or any(self._is_placed(key, members) for key, members in groups.items())
         self.back_to(mark)
         return found
+
+    def _is_placed(self, key: str, waiting: tuple[PodView, ...]) -> bool:
+        """True if members of a group have a place now."""
+        assert self._index is not None  # noqa: S101 — groups wait
+        members = tuple(map(self.claimed, waiting))
+        if not any(self._decider.filtering(self.snapshot, pod).count for pod in members):
+            return False  # most often, and a search would take long
+        return bool(at_once(attempt(self._decider, self.state, self._index, key, members)).placed)
 
     def claimed(self, pending: PodView) -> PodView:
         """The pod with claims made from the templates that it names."""
@@ -234,6 +275,8 @@ class Draft:
         device_claims.write_claims(self.state, pending, claims, self._put)
         self.state.assume(self._decider.chain.assigned_on(pending, self.snapshot, target), target)
         self._undo.append(lambda: self.state.remove_pod(pending))
+        if self._index is not None and self._index.put(pending.placed_on(target)) is not None:
+            self._undo.append(partial(self._index.remove, pending.uid))
 
     def _placed(self, pod: PodView, pending: PodView, source: str, decision: Decision, target: str) -> Moved:
         self.place(pending, target, decision.claims)

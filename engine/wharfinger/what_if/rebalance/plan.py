@@ -2,8 +2,8 @@
 
 The goals are worked off in the order given, each on the cluster that the moves of the ones before leave; a later goal never undoes what an
 earlier one has gained. No pod is evicted by preemption for a moved pod, and a pod moves at most once. Pods that wait and have a place get
-it before the first move, as the running scheduler will see to. No move gives a place to one of the others, which could take that of the
-moved pod.
+it before the first move, as the running scheduler will see to. No move gives a place to one of the others, or to a group of them, which
+could take that of the moved pod.
 
 While a pod moves, its old node is cordoned: it does not come back, and no other pod takes the room that it leaves. Nodes that are freed
 stay cordoned until the end, and so do, during a move, the nodes on which it must not end. All are opened again after the last move.
@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import Struct, field
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.prepared import Mask
+    from wharfinger.groups.membership import GroupIndex
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.model.state.snapshot import Snapshot
@@ -186,7 +187,7 @@ class _Planning:
         """The plan; see `rebalance`."""
         draft = self._draft
         first, others = place_first(draft, self._chain, waiting)
-        draft.keep_waiting(others)
+        draft.keep_waiting(others.pods, others.groups, others.group_index)
         rules = Movable(self._chain, draft.snapshot, self._plan_options.limits)
         self._staying = {pod.uid: rules.reason_to_stay(pod) for pod in placed_pods(draft)}
         before = utilisation(draft.snapshot)
@@ -327,13 +328,19 @@ def value_of(goal: Goal, plan_options: PlanOptions, snapshot: Snapshot) -> tuple
     return FreeUnits(unit), "frees GPUs of"
 
 
-def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple[tuple[str, ...], tuple[PodView, ...]]:
-    """Place the waiting pods that have a place, without preemption, in the order of the queue.
+class StillWaiting(NamedTuple):
+    """What waits and has no place: one pod for each template, and the members of each group by its key; `group_index` has the groups."""
 
-    Returns their keys, and of the others one pod for each template; members of groups, which are never placed alone, are left out of these.
-    """
+    pods: tuple[PodView, ...]
+    groups: Mapping[str, tuple[PodView, ...]]
+    group_index: GroupIndex
+
+
+def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple[tuple[str, ...], StillWaiting]:
+    """Place the waiting pods that have a place, without preemption, in the order of the queue; returns their keys, and what still waits."""
     placed: list[str] = []
     left: dict[bytes, PodView] = {}
+    groups: dict[str, tuple[PodView, ...]] = {}
     pods = [pod for pod in waiting if chain.gate(pod) is None]
     index = groups_among(chain, draft.state, pods)
     decider = Decider(chain)
@@ -347,10 +354,12 @@ def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple
         else:
             members = tuple(map(draft.claimed, turn.pods))
             found = list(at_once(attempt(decider, draft.state, index, turn.group, members)).placed)
+            if without := tuple(pod for pod in turn.pods if pod.uid not in {got.uid for got, _ in found}):
+                groups[turn.group] = without
         for pod, node in found:
             index.put(place_on(decider, DirectPlacement(draft.state), pod, node).placed_on(node))
             placed.append(pod.key)
-    return tuple(placed), tuple(left.values())
+    return tuple(placed), StillWaiting(tuple(left.values()), groups, index)
 
 
 def placed_pods(draft: Draft) -> list[PodView]:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from tests.unit.compiler.texts import compiled
 from tests.unit.framework.kube import node, pod, state
+from tests.unit.simulate.test_groups import pod_group
 from tests.unit.what_if.test_drain import owned
 from tests.unit.what_if.test_evictions import WEB, budget
 from wharfinger.errors import UsageError
@@ -173,6 +174,38 @@ def test_a_waiting_pod_gets_no_place_on_a_node_that_is_opened_again(cpu, expecte
     cluster = state(nodes, [owned("one", cpu="2500m"), owned("two", on="b"), owned("three", on="c", cpu="4400m")])
     waiting = PodView(decode.convert(pod("waiting", requests={"cpu": cpu}), objects.Pod))
     plan = planned(cluster, Goal.POINTS, policies=(best,), waiting=[waiting])
+    assert moves(plan) == expected
+
+
+def gang(*cpus, **more):
+    """Waiting members of a group that needs all of them, and its PodGroup."""
+    named = {"schedulingGroup": {"podGroupName": "gang"}}
+    pods = [PodView(decode.convert(pod(f"gang-{i}", requests={"cpu": cpu}, **named, **more), objects.Pod)) for i, cpu in enumerate(cpus)]
+    return pods, pod_group("gang", len(cpus))
+
+
+@pytest.mark.parametrize(("cpu", "expected"), [("2500m", [("one", "a", "c"), ("two", "b", "c")]), ("2", [("one", "a", "c")])])
+def test_a_waiting_group_gets_no_place_on_a_node_that_is_opened_again(cpu, expected):
+    best = compiled('policy "best"\nscore c weight 100 = if node.name == "c" then 100 else 0')
+    nodes = [node("a"), node("b"), node("c", offer={"cpu": "8"})]
+    waiting, group = gang(cpu, cpu, nodeSelector={"kubernetes.io/hostname": "a"})
+    cluster = state(nodes, [owned("one", cpu="2500m"), owned("two", on="b"), owned("three", on="c", cpu="4400m")])
+    cluster.put(group)
+    plan = planned(cluster, Goal.POINTS, policies=(best,), waiting=waiting)
+    assert plan.placed_first == ()
+    assert moves(plan) == expected
+
+
+@pytest.mark.parametrize(("label", "expected"), [("web", [("other", "b", "a")]), ("other", [("one", "a", "b")])])
+def test_no_move_lets_in_a_waiting_group_which_could_take_the_place_of_the_moved_pod(label, expected):
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": label}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    waiting, group = gang("100m", "100m", affinity=apart, nodeSelector={"zone": "z"})
+    other = owned("other", on="b", labels={"app": "other"})
+    cluster = state([node("a", labels={"zone": "z"}), node("b", labels={"zone": "z"})], [owned("one", labels=WEB), other])
+    cluster.put(group)
+    plan = planned(cluster, Goal.FREE_NODES, waiting=waiting)
+    assert plan.placed_first == ()
     assert moves(plan) == expected
 
 
