@@ -6,17 +6,21 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import objects
 from tests.cluster.live import NAME, LiveScheduler
+from tests.cluster.policies import revision
+from tests.cluster.process import WharfProcess
 from tests.cluster.waiting import eventually, wait_bound
 from wharfinger.what_if.rebalance.move_check import CORDONED_BY
 
 WHARF = Path(sys.executable).with_name("wharf")
 PODS = 6
+MANY = 12
 
 
 def budget(name, *, unavailable):
@@ -47,9 +51,9 @@ def used(api):
     return {pod["spec"]["nodeName"] for pod in api.list("Pod") if "nodeName" in pod["spec"]}
 
 
-def rebalance(cluster, *flags):
+def rebalance(cluster, *flags, goal="free-nodes"):
     """The command, started."""
-    command = [WHARF, "rebalance", "--live", f"--kubeconfig={cluster.kubeconfig}", "--min-age=0s", "--goal=free-nodes", *flags]
+    command = [WHARF, "rebalance", "--live", f"--kubeconfig={cluster.kubeconfig}", "--min-age=0s", f"--goal={goal}", *flags]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -389,3 +393,74 @@ def test_two_at_the_same_time_leave_every_pod_placed_and_every_node_open(control
     assert not any("Traceback" in err for *_, err in results), results
     wait_bound(control_plane, PODS)
     assert closed(api) == set()
+
+
+RANKED = 'policy "ranked"\nscore rank weight 1000 = if node.name == "{best}" then 100 else 0\n'
+
+
+@pytest.fixture
+def ranked(control_plane, nodes, tmp_path):
+    """(a file with a policy, a function that writes there which node is best): `wharf run` has it, and twelve pods are on another node."""
+    nodes(3, cpu="32")
+    path = tmp_path / "ranked.policy"
+
+    def write(best):
+        path.write_text(RANKED.format(best=best))
+
+    write("node-0000")
+    with WharfProcess(control_plane, "--policy", path, "--log-format=json") as scheduler:
+        control_plane.api.create(objects.deployment("web", MANY, scheduler=NAME, cpu="1"))
+        wait_bound(control_plane, MANY)
+        before = revision(scheduler)
+        write("node-0001")
+        eventually(lambda: revision(scheduler) != before)
+        yield path, write
+
+
+def test_a_policy_that_is_edited_half_way_stops_the_plan(control_plane, ranked):
+    api = control_plane.api
+    path, write = ranked
+    left = first_eviction(api)
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME, f"--policy={path}", goal="points")
+    eventually(left)
+    write("node-0002")
+    code, out, err = ended(running)
+    assert code == 1, out + err
+    assert "stopped, because the cluster is no longer what was planned on: pod default/web-" in err
+    assert "got node-0002, and the policies and settings of this plan choose node-0001: the scheduler decides by others" in err
+    assert closed(api) == set()
+    wait_bound(control_plane, MANY)
+    on = Counter(pod["spec"]["nodeName"] for pod in api.list("Pod"))
+    assert on["node-0002"] == 1  # no more pods were evicted
+    assert on["node-0000"] > 0
+
+
+def test_an_edit_of_a_policy_that_changes_no_decision_does_not_stop_the_plan(control_plane, ranked):
+    api = control_plane.api
+    path, _ = ranked
+    left = first_eviction(api)
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME, f"--policy={path}", goal="points")
+    eventually(left)
+    path.write_text(RANKED.format(best="node-0001").replace("1000", "900"))
+    code, out, err = ended(running)
+    assert code == 0, out + err
+    assert used(api) == {"node-0001"}
+    assert closed(api) == set()
+
+
+@pytest.mark.parametrize("change", [{"spec": {"unschedulable": True}}, None], ids=["cordoned", "deleted"])
+def test_a_node_that_goes_half_way_gets_no_pod_and_the_report_is_not_about_policies(control_plane, ranked, change):
+    api = control_plane.api
+    path, _ = ranked
+    left = first_eviction(api)
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME, f"--policy={path}", goal="points")
+    eventually(left)
+    if change is None:
+        api.delete("Node", "node-0001")
+    else:
+        api.patch("Node", "node-0001", change)
+    code, out, err = ended(running)
+    assert code in {0, 1}, out + err  # 0 if all had moved
+    assert "decides by others" not in err
+    assert "Traceback" not in err
+    assert closed(api) <= {"node-0001"}

@@ -144,10 +144,19 @@ class MoveCheck:
         """Note that a pod is being evicted for the plan."""
         self._ending[pod.uid] = pod
 
-    def replaced(self, move: Move, evicted: PodView, replacement: PodView) -> None:
-        """Note the replacement of an evicted pod, which has a node."""
-        self._replacements[replacement.uid] = evicted, self._expected.get(move.uid, "")
+    def replaced(self, move: Move, evicted: PodView, replacement: PodView) -> str | None:
+        """Note the replacement of an evicted pod, which has a node. Returns why it shows that the scheduler decides otherwise; None if not.
+
+        The policies of the scheduler may have been changed since the plan was made, or are not those that the plan was given.
+        """
+        self._replacements[replacement.uid] = evicted, replacement.node_name
+        expected = self._expected.get(move.uid)
+        nothing_else = self.still_holds()
         self._deviated |= replacement.node_name != move.target
+        if replacement.node_name == expected:
+            return None
+        self._expected.clear()
+        return self._other_rules(evicted, replacement) if nothing_else else None
 
     def skip_bundle(self) -> None:
         """Note that a bundle is left out: what comes later was checked after it."""
@@ -311,6 +320,37 @@ class MoveCheck:
             draft.cordon(name)
         draft.evict(pod)
         return draft.decide(draft.claimed(draft.recreated(pod)))
+
+    def _other_rules(self, evicted: PodView, replacement: PodView) -> str | None:
+        """The reason why a replacement was not placed by the rules of the plan, on the cluster as it was; None if it may have been.
+
+        The scheduler may have seen the evicted pod on its node, or not any more. Metrics are not known here.
+        """
+        if any(policy.policy.metrics for policy in self._chain.policies):
+            return None
+        draft = self.draft
+        self._live.state.set_time(self._clock.now())
+        try:
+            self._begin_draft()
+            chosen = self._chosen_for(replacement)
+            if replacement.node_name in chosen:
+                return None
+            draft.back_to(0)
+            if draft.snapshot.placed(evicted.uid) is None:
+                draft.place(evicted, evicted.node_name)
+            if replacement.node_name in self._chosen_for(replacement):
+                return None
+        finally:
+            draft.back_to(0)
+        return (
+            f"pod {replacement.key} got {replacement.node_name}, and the policies and settings of this plan choose "
+            f"{wording.capped(chosen, MAX_NAMED) or 'no node'}: the scheduler decides by others"
+        )
+
+    def _chosen_for(self, placed: PodView) -> Sequence[str]:
+        """The nodes that are equally good for a placed pod in the draft, decided again; this takes it off its node."""
+        self.draft.evict(placed)
+        return self.draft.decide(self.draft.claimed(self.draft.recreated(placed))).equal_nodes
 
     def _begin_draft(self) -> None:
         """Take evicted pods that are still there off their nodes, in the draft."""

@@ -2,8 +2,8 @@
 
 Before the first move the whole plan is checked on the present cluster, and nothing is written if it does not hold. Then each bundle of
 moves that belong together is made if it is still possible and worth it, as `move_check` says; otherwise it is left out with its reason, and
-the plan goes on with the next. The plan stops if a pod has no place, if another rebalance is at work, and if the API server refuses
-an eviction for too long.
+the plan goes on with the next. The plan stops if a pod has no place, if the scheduler decides by other rules, if another rebalance is
+at work, and if the API server refuses an eviction for too long.
 
 Whatever happens, the nodes that were cordoned for the plan are opened again, also when the plan is cancelled. Only a process that is
 killed, or cancelled a second time, leaves them cordoned; `undo` of a later one opens them. To mark these nodes, unlike those that an
@@ -250,11 +250,13 @@ class PlanExecution:
         self._move_check.evicting(pod)
         await self._evicted(move, pod)
         replacement = await self._replacement(pod, known)
-        self._move_check.replaced(move, pod, replacement)
+        other_rules = self._move_check.replaced(move, pod, replacement)
         self._leaving = None
         self._completed.append(CompletedMove(move=move, pod=replacement.key, node=replacement.node_name))
         elsewhere = "" if replacement.node_name == move.target else f", planned was {move.target}"
         self._report(f"{move.pod}: {move.source} → {replacement.node_name} ({replacement.key}{elsewhere})")
+        if other_rules is not None:
+            raise Stopped(other_rules)
 
     async def _replacement(self, pod: PodView, known: frozenset[str]) -> PodView:
         """The replacement of an evicted pod, once it has a node.

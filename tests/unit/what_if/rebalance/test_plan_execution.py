@@ -49,6 +49,7 @@ class World:
     """A cluster in memory: evicted pods are created again under another name and uid, and placed by the chain.
 
     `refuse` are failures for the next writes. `creates` False: no controller acts. `before_write` is called before each write.
+    `chain` has the rules of the scheduler.
     """
 
     def __init__(self, nodes, pods):
@@ -59,6 +60,7 @@ class World:
         self.live.replace("Pod", [decode.convert(pod, objects.Pod) for pod in pods])
         self.refuse = []
         self.creates = True
+        self.chain = CHAIN
         self.writes = []
         self.before_write = lambda what, name: None
 
@@ -84,7 +86,7 @@ class World:
         plain["spec"]["nodeName"] = ""
         pending = decode.convert(plain, objects.Pod)
         self.live.upsert("Pod", pending)
-        plain["spec"]["nodeName"] = decide(CHAIN, self.live.state.snapshot(), self.live.pods[pending.metadata.uid]).node or ""
+        plain["spec"]["nodeName"] = decide(self.chain, self.live.state.snapshot(), self.live.pods[pending.metadata.uid]).node or ""
         self.plain[plain["metadata"]["uid"]] = plain
         self.live.upsert("Pod", decode.convert(plain, objects.Pod))
 
@@ -753,6 +755,37 @@ def test_the_execution_stops_if_a_pod_has_no_place_although_all_moves_ended_as_p
     assert (len(done.completed), done.left_out, world.closed()) == (1, (), {"e"})
     assert ("evict", "two") not in world.writes
     assert done.left == tuple(plan.moves[1:])
+
+
+NEVER_C = 'policy "never-c"\nfilter never_c { reject node.name == "c" else "c" }\n'
+
+
+def test_the_execution_stops_if_the_scheduler_decides_by_other_policies(larger):
+    world, plan = larger
+    world.before_write = lambda what, name: (
+        setattr(world, "chain", assemble([compiled(NEVER_C)])) if (what, name) == ("evict", "two") else None
+    )
+    done = carried_out(world, plan)
+    assert (
+        done.stopped == "pod default/two-again got e, and the policies and settings of this plan choose c: the scheduler decides by others"
+    )
+    assert [(each.pod, each.node) for each in done.completed] == [("default/one-again", "c"), ("default/two-again", "e")]
+    assert (done.left, done.left_out, world.closed()) == (tuple(plan.moves[2:]), (), set())
+
+
+def test_another_node_for_a_replacement_is_no_sign_of_other_policies_if_something_else_has_changed(larger):
+    world, plan = larger
+    arrives = decode.convert(pod("big", on="c", requests={"cpu": "6"}), objects.Pod)
+    world.before_write = lambda what, name: world.live.upsert("Pod", arrives) if (what, name) == ("evict", "two") else None
+    done = carried_out(world, plan)
+    assert (done.completed[1].node, done.stopped) == ("e", None)
+
+
+def test_policies_that_decide_alike_are_no_reason_to_stop(larger):
+    world, plan = larger
+    world.chain = assemble([compiled(NEVER_C.replace('"c" else', '"x" else'))])
+    done = carried_out(world, plan)
+    assert (len(done.completed), done.stopped) == (3, None)
 
 
 @given(SHARES, st.sampled_from([Goal.FREE_NODES, Goal.FREE_GPUS]))
