@@ -87,8 +87,8 @@ class Decider:
 
         There are some for a pod with claims for devices, or with volumes, and for the first pod of a template on a large cluster: counts of
         placed pods and of devices, and columns of policies. These come again if much has changed since the last pod. The first
-        `STEPS_AT_ONCE` of them are taken together, unless columns are long to compute. With `evicting`, a pod that fits no node has steps of
-        the search for pods to evict too.
+        `STEPS_AT_ONCE` of them are taken together, unless columns are long to compute. With `evicting`, a pod that fits no node has steps
+        of the search for pods to evict too.
         `snapshot` returns the present cluster. An exception here is raised again in the decision, which reports it.
         """
         with suppress(Exception):
