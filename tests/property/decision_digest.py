@@ -49,7 +49,7 @@ def cluster(chance: random.Random, n_nodes: int) -> ClusterState:
     for number in range(n_nodes):
         labels = {fleet.ZONE: chance.choice("abc"), "disk": chance.choice(["ssd", "hdd"])}
         state.add_node(fleet.node(f"n{number}", cpu=f"{chance.randint(3000, 9000)}m", memory=f"{chance.randint(7, 99)}Gi", labels=labels))
-    state.set_metric("x", {f"n{number}": (chance.random(), 0.0) for number in range(n_nodes)})
+    state.set_metric("measured", {f"n{number}": (chance.random(), 0.0) for number in range(n_nodes)})
     return state
 
 

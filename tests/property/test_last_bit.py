@@ -57,3 +57,9 @@ def test_no_result_depends_on_functions_with_an_unspecified_last_bit(monkeypatch
 def test_a_kept_decision_is_a_fresh_one(seed: int, n_nodes: int, n_pods: int):
     for kept, fresh in decision_digest.decisions(seed, n_nodes, n_pods):
         assert decision_digest.bits_of(kept) == decision_digest.bits_of(fresh)
+
+
+def test_every_score_of_the_policy_gives_points():
+    parts = [part for kept, _ in decision_digest.decisions(1, 9, 40) for node in kept.feasible_nodes() for part in kept.scores_at(node)]
+    silent = {part.name for part in parts} - {part.name for part in parts if part.points}
+    assert not {name for name in silent if name.startswith("every function of numbers/")}
