@@ -21,18 +21,17 @@ from msgspec import Struct, field
 from wharfinger.builtins import texts
 from wharfinger.compiler import pod_programs
 from wharfinger.compiler import selections as selection_parts
-from wharfinger.compiler.graph import leaves
-from wharfinger.compiler.graph.ir import Module, Node, Rep, Stage, ordered
+from wharfinger.compiler.graph.ir import Module, Node, Stage, ordered
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.program import lowered_scope
 from wharfinger.compiler.rules import PolicyRoots
 from wharfinger.compiler.selections import Lookup
-from wharfinger.compiler.weights import TEXTS, weight
+from wharfinger.compiler.weights import MATCHES_REGEX, TEXTS, item_operations, selection_weight, weight
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import Authority
-from wharfinger.language.semantics.catalogue import Subject, Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
@@ -251,7 +250,7 @@ def estimate(  # noqa: PLR0913 — one parameter per kind of program
         kept=together.kept,
         selections=together.selections,
         per_pod=together.per_pod,
-        evicting=0 if evicting is None else _item_operations(evicting.roots.values()),
+        evicting=0 if evicting is None else item_operations(evicting.roots.values()),
         grouping=0 if grouping is None else _pod_operations(grouping.roots.values()),
         scope=0 if scope is None else _pod_operations(scope.roots.values()),
         patterns=(*found.patterns.values(), *_patterns_apart(policy, evicting, scope if grouping is None else grouping)),
@@ -288,18 +287,6 @@ def _instructions(node: Node) -> int:
 def _pod_operations(outputs: Iterable[Node]) -> int:
     """The number of operations of a program for one pod that is not placed."""
     return sum(_POD_TEXTS.get(node.op.name, 1) for node in ordered(outputs) if node.stage is Stage.POD)
-
-
-def _item_operations(outputs: Iterable[Node]) -> int:
-    """The number of operations of a program for one placed pod."""
-    total, long = 0, set[int]()  # the nodes that may be long texts
-    for node in ordered(outputs):
-        reads_long = any(arg.number in long for arg in node.args)
-        if node.op.name in _ANNOTATIONS or (reads_long and node.rep in {Rep.TEXT, Rep.OBJECT}):
-            long.add(node.number)
-        if node.stage is Stage.ITEM and node.op is not leaves.ITEM:
-            total += REGEX if node.op.name == _REGEX else LONG_TEXT if reads_long and node.op.name in TEXTS else 1
-    return total
 
 
 class _Estimate(Struct):
@@ -339,15 +326,10 @@ class _Estimate(Struct):
             self.selections[node.number] = Selected(
                 span=self.module.places[node.number],
                 lookup=selection_parts.lookup(node),
-                operations=VISIT + _item_operations(node.args) + (WEIGHED if _adds_up(node) else 0),
+                operations=selection_weight(node),
                 captures=any(capture.stage is Stage.POD for capture in selection_parts.captured_nodes(selection_parts.counted(node))),
             )
         return self.selections[node.number]
-
-
-def _adds_up(node: Node) -> bool:
-    """True if values of placed pods are added or compared, and not only counted."""
-    return len(selection_parts.counted(node)) > 1
 
 
 def _is_kept(node: Node) -> bool:
@@ -358,16 +340,10 @@ def _is_kept(node: Node) -> bool:
 FILTER = 10  # to keep the nodes that pass
 SCORE = 20  # to normalise points, weigh them, and add them up
 KEY = 10  # of a tie_break, to compare nodes by it
-VISIT = 4  # to visit a placed pod
-WEIGHED = 6  # to add its value without rounding
 DOMAINS = 150  # of a topology key, from the labels of nodes
-REGEX = 20  # on a placed pod, whose annotations may be long
-LONG_TEXT = 50  # another function of the text of an annotation there
 ARGUMENT = 10  # of a plugin, such as the weight of a resource that it scores
-_ANNOTATIONS = frozenset({f"{subject.value}.annotations" for subject in (Subject.POD, Subject.ITEM)})
-_REGEX = "call matches_regex"
-_MATCHING = frozenset({_REGEX, "table matches_regex"})  # the expression is their last operand
-_POD_TEXTS = dict.fromkeys(TEXTS, 10) | {_REGEX: 100}
+_MATCHING = frozenset({MATCHES_REGEX, "table matches_regex"})  # the expression is their last operand
+_POD_TEXTS = dict.fromkeys(TEXTS, 10) | {MATCHES_REGEX: 100}
 
 
 # ── messages ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────

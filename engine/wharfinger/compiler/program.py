@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from wharfinger.builtins.signature import Rows
 from wharfinger.compiler import reads, schedule
 from wharfinger.compiler.graph import leaves
-from wharfinger.compiler.graph.ir import Graph, Module
+from wharfinger.compiler.graph.ir import Graph, Module, ordered
 from wharfinger.compiler.graph.lower import as_plain, lowering_of
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.messages import Reasons
@@ -34,6 +34,7 @@ from wharfinger.compiler.pod_programs import group_of, victims_of
 from wharfinger.compiler.row_code import row_code
 from wharfinger.compiler.rules import CompiledRules, PolicyRoots
 from wharfinger.compiler.selections import split_selection
+from wharfinger.compiler.weights import scanned
 from wharfinger.errors import UsageError
 from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics import typed, types
@@ -68,6 +69,7 @@ class CompiledPolicy:
 
     - `filters`, `scores`, `tie_break` and `base`: its rules, with all numbers resolved
     - `operations`: how many its rules take for each node, without columns that are kept
+    - `scanned`: how many each decision takes at once for each placed pod
     - `params`: the values of its params in base units
     - `permits`: the conditions before a placed pod is bound
     - `group`, `victims`: its rules for groups and for preemption, None without any
@@ -85,6 +87,7 @@ class CompiledPolicy:
         self.program = schedule.schedule(optimized(roots.module, params, split_selection), roots.groups)
         rules = CompiledRules(policy, self.program, roots)
         self.operations = sum(sum(plan.weights) for plan in self.program.plans.values())
+        self.scanned = scanned(ordered(self.program.module.roots.values()))
         self.policy = policy
         self.params = params
         self.authority = policy.authority

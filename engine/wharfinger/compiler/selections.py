@@ -90,6 +90,11 @@ def lookup(node: Node) -> Lookup:
     return Lookup.KEPT if split is None else Lookup.INDEX
 
 
+def is_scanned_at_once(node: Node) -> bool:
+    """True if each decision asks all placed pods at once: the selection captures the time, so it cannot be read before in steps."""
+    return lookup(node) is Lookup.SCAN and counting(node) is None
+
+
 def is_fixed_for_template(node: Node) -> bool:
     """True if a selection is the same one at every decision about a template, as long as the pod itself is not placed."""
     return parts(node) is None and not any(capture.stage is Stage.RUN or capture.own for capture in captured_nodes(node.args))

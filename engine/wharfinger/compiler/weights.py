@@ -1,10 +1,18 @@
-"""The weight of a step: how many operations it takes for each node, about 2 ns each."""
+"""The weights of steps and selections: the operations of a step for each node, about 2 ns each, and of a selection for each placed pod.
+
+An operation on a placed pod takes 100 to 200 ns.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from wharfinger.builtins import CATALOGUE, fragmentation, texts
+from wharfinger.compiler import selections
+from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph import operations as ops
-from wharfinger.compiler.graph.ir import Node, Stage
+from wharfinger.compiler.graph.ir import Node, Rep, Stage, ordered
+from wharfinger.language.semantics.catalogue import Subject
 
 TEXT = 300  # a function of strings, evaluated for each node
 MEMBER = 50  # membership in a set of strings, the same
@@ -15,6 +23,12 @@ PART_OF_DEVICE = 36  # another part of a device, or other models, that one of th
 OVER_DOMAINS = 10  # to add up what nodes have in each domain
 PLUGIN = 50  # the points of one of Kubernetes' scores
 METRIC = 3
+VISIT = 4  # to visit a placed pod
+WEIGHED = 6  # to add its value without rounding
+REGEX = 20  # on a placed pod, whose annotations may be long
+LONG_TEXT = 50  # another function of the text of an annotation there
+MATCHES_REGEX = "call matches_regex"
+_ANNOTATIONS = frozenset({f"{subject.value}.annotations" for subject in (Subject.POD, Subject.ITEM)})
 _FRAGMENTATION = "call fragmentation"  # of all devices of a node
 _WEIGHTS = {ops.IS_PRESENT.name: 0, ops.VALUE_OF: 0, ops.LOOKUP_PRESENT.name: 1, ops.SELECT.name: 0, ops.SEARCH: 10}
 TEXTS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if isinstance(function.vector, texts.Kernel))
@@ -41,3 +55,26 @@ def _weight(node: Node) -> int:
     if name.startswith("curve"):
         return max(4, len(node.args))
     return METRIC if name.startswith("metric ") else _WEIGHTS.get(name, OVER_DOMAINS if name.endswith(" per domain") else 1)
+
+
+def selection_weight(node: Node) -> int:
+    """The operations of a selection for each placed pod."""
+    adds_up = len(selections.counted(node)) > 1  # values of placed pods are added or compared, and not only counted
+    return VISIT + item_operations(node.args) + (WEIGHED if adds_up else 0)
+
+
+def scanned(nodes: Iterable[Node]) -> int:
+    """The operations for each placed pod that every decision takes at once: selections by a value that no step before it knows."""
+    return sum(selection_weight(node) for node in nodes if selections.is_selection(node) and selections.is_scanned_at_once(node))
+
+
+def item_operations(outputs: Iterable[Node]) -> int:
+    """The number of operations of a program for one placed pod."""
+    total, long = 0, set[int]()  # the nodes that may be long texts
+    for node in ordered(outputs):
+        reads_long = any(arg.number in long for arg in node.args)
+        if node.op.name in _ANNOTATIONS or (reads_long and node.rep in {Rep.TEXT, Rep.OBJECT}):
+            long.add(node.number)
+        if node.stage is Stage.ITEM and node.op is not leaves.ITEM:
+            total += REGEX if node.op.name == MATCHES_REGEX else LONG_TEXT if reads_long and node.op.name in TEXTS else 1
+    return total

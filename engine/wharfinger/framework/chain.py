@@ -222,6 +222,11 @@ class Chain:
             reads_group=any(policy.reads_group for policy in policies),
         )
 
+    @cached_property
+    def scanning(self) -> tuple[CompiledPolicy, ...]:
+        """The policies that look at all placed pods at once in each decision."""
+        return tuple(policy for policy in self.policies if policy.scanned)
+
     def possible_policies(self, namespace: str) -> Iterator[CompiledPolicy]:
         """Yield the policies that may govern pods of a namespace, sorted by name."""
         return (policy for _, policy in self._possible(namespace).rules)

@@ -8,6 +8,9 @@ Nothing is measured while decisions are quick: a decision within the budget has 
 policies that govern the pod are measured rule by rule, until some decisions in a row were within the budget. Times are CPU times, so other
 load on the machine does not suspend a policy.
 
+What looks at every placed pod in one step is not measured but counted, before it is done: policies that would take more than
+`MAX_SCANNED` operations for a pod together are suspended at once, those with the most first. A cluster with fewer pods has them decide.
+
 A group is decided in many steps. Each decision about a member is compared with the budget by itself, so that a large group may take long.
 """
 
@@ -38,6 +41,10 @@ SUSPEND_AT = 100
 """One decision that takes this many times the budget suspends a policy."""
 STEADY_AFTER = 10
 """Decisions in a row within the budget, after which a policy is not measured any more, and its pauses start again from the first."""
+MAX_SCANNED = 500_000
+"""Operations on placed pods that the policies of a pod may take in one step, about 50 ms."""
+SECONDS_PER_SCANNED = 100e-9
+"""Seconds of one of them, on a slow machine."""
 RETRY_AT_SIZE_CHANGE = 0.1
 """The relative change of the number of nodes or placed pods after which a suspended policy is tried again at once."""
 MIN_SIZE = 100
@@ -71,9 +78,9 @@ class BudgetSettings(Struct, frozen=True, kw_only=True):
 
 
 class Suspension(Struct, frozen=True, kw_only=True):
-    """A suspended policy: the seconds it took of the last decision, and the seconds of the pause.
+    """A suspended policy: the seconds it took of the last decision, or would take, and the seconds of the pause.
 
-    `since` is seconds since 1970.
+    `scanned` is the number of operations on placed pods for which it was suspended, 0 if it was measured. `since` is seconds since 1970.
     """
 
     policy: str
@@ -82,6 +89,7 @@ class Suspension(Struct, frozen=True, kw_only=True):
     allowed: float
     pause: float
     since: float
+    scanned: int = 0
 
     @property
     def key(self) -> Key:
@@ -89,10 +97,15 @@ class Suspension(Struct, frozen=True, kw_only=True):
         return self.policy, self.revision
 
     def __str__(self) -> str:
+        why = f"it took {_milliseconds(self.seconds)} of a decision and may take {_milliseconds(self.allowed)}"
+        if self.scanned:
+            why = (
+                f"it would look at every placed pod in each decision with {self.scanned:,} operations, and the policies of a pod may take "
+                f"{MAX_SCANNED:,} together (selections that read the time have no index)"
+            )
         return (
-            f'policy "{self.policy}" is suspended: it took {_milliseconds(self.seconds)} of a decision and may take '
-            f"{_milliseconds(self.allowed)}; pods that it governs wait. It is tried again after {self.pause:g} s, and when its text or the "
-            "size of the cluster changes"
+            f'policy "{self.policy}" is suspended: {why}; pods that it governs wait. '
+            f"It is tried again after {self.pause:g} s, and when its text or the size of the cluster changes"
         )
 
 
@@ -119,9 +132,13 @@ class Allowance:
         self._over += 1
         if self._over < SUSPEND_AFTER and seconds <= SUSPEND_AT * allowed:
             return False
+        self.suspend(now)
+        return True
+
+    def suspend(self, now: float) -> None:
+        """Begin the next pause."""
         self.pauses += 1
         self.suspended_until = now + self.pause
-        return True
 
     @property
     def pause(self) -> float:
@@ -296,15 +313,43 @@ class PolicyBudget:
     def _update_names(self) -> None:
         self._watched_names = frozenset(name for name, _ in self._watched)
 
-    def _suspend(self, key: Key, seconds: float, allowance: Allowance) -> None:
+    def _suspend(self, key: Key, seconds: float, allowance: Allowance, scanned: int = 0) -> None:
         policy, revision = key
-        allowed = self.settings.seconds
-        found = Suspension(policy=policy, revision=revision, seconds=seconds, allowed=allowed, pause=allowance.pause, since=self._now())
-        self._suspended[key] = found, self._size()
+        self._suspended[key] = (
+            Suspension(
+                policy=policy,
+                revision=revision,
+                seconds=seconds,
+                allowed=self.settings.seconds,
+                pause=allowance.pause,
+                since=self._now(),
+                scanned=scanned,
+            ),
+            self._size(),
+        )
         self._changed(*key)
+
+    def _suspend_scans(self, chain: Chain, pod: PodView, at: EvaluationContext) -> None:
+        """Suspend policies that govern a pod until the others look at placed pods with few enough operations."""
+        _, n_pods = self._size()
+        governing = [
+            policy for policy in chain.scanning if (policy.name, policy.revision) not in self._suspended and policy.governs(pod, at)
+        ]
+        left = n_pods * sum(policy.scanned for policy in governing)
+        for policy in sorted(governing, key=lambda policy: (-policy.scanned, policy.name)):
+            if left <= MAX_SCANNED:
+                break
+            taken = n_pods * policy.scanned
+            left -= taken
+            self._watch([policy])
+            allowance = self._watched[policy.name, policy.revision]
+            allowance.suspend(self._monotonic())
+            self._suspend((policy.name, policy.revision), taken * SECONDS_PER_SCANNED, allowance, taken)
 
     def holding(self, chain: Chain, pod: PodView, at: EvaluationContext) -> tuple[Suspension, ...]:
         """The suspended policies that govern a pod at this time, with these objects."""
+        if chain.scanning and self.settings.seconds:
+            self._suspend_scans(chain, pod, at)
         if not self._suspended:
             return ()
         return tuple(

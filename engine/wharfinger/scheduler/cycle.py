@@ -128,7 +128,8 @@ class SchedulingCycle:
         Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it.
         """
         began, free = self._clock.monotonic(), self._shares.free_seconds(queued)
-        if not self._begin(queued, queued.profile.decider.precompute(self._cluster.snapshot, queued.pod), may_postpone=True):
+        waits = bool(queued.profile.chain.scanning) and self._is_settled(queued)  # before the work ahead, which may look at all placed pods
+        if not waits and not self._begin(queued, queued.profile.decider.precompute(self._cluster.snapshot, queued.pod), may_postpone=True):
             self._decide(queued, may_postpone=True)
         self._shares.took(queued, self._clock.monotonic() - began - free)
         if not self.may_be_passed and self._clock.monotonic() < ends_at:
@@ -175,11 +176,9 @@ class SchedulingCycle:
 
     def _decide(self, queued: QueuedPod, *, may_postpone: bool = False) -> None:
         """Decide about a pod. With `may_postpone`, a decision that takes a long search for pods to evict is left to `advance`."""
-        if self._skipped(queued):
+        if self._is_settled(queued):
             return
         try:
-            if self._held(queued):
-                return
             decision, suspends = self._decision(queued, may_postpone=may_postpone)
             if suspends and self._held(queued):
                 return
@@ -219,6 +218,14 @@ class SchedulingCycle:
             pod_rules = chain.pod_rules(queued.pod, snapshot) if decision is None else decision.evaluation.pod_rules
             suspends = self._budget.decided(pod_rules.governing, spent, goes_on=goes_on)
         return decision, suspends
+
+    def _is_settled(self, queued: QueuedPod) -> bool:
+        """True if there is nothing to decide now: the pod has left the queue, or waits for an event or a policy."""
+        try:
+            return self._skipped(queued) or self._held(queued)
+        except Exception as error:  # noqa: BLE001 — a scope may be at fault in any way; the other pods continue
+            self._failures.error(queued, error)
+            return True
 
     def _skipped(self, queued: QueuedPod) -> bool:
         """True if there is nothing to decide: the pod is terminating, placed, or waits for its victims."""

@@ -28,11 +28,11 @@ class GroupBudget:
         self._budget = budget
         self._tried: tuple[Profile, Group] | None = None
         self._governing: Sequence[CompiledPolicy] | None = None
-        self._passed: frozenset[Key] = frozenset()  # suspended policies that are known to govern no member
+        self._passed: frozenset[Key] | None = None  # suspended policies that are known to govern no member; None before the first look
 
     def begin(self, profile: Profile, group: Group) -> None:
         """Watch the policies of a profile that govern a member of a group."""
-        self._tried, self._governing, self._passed = (profile, group), None, frozenset()
+        self._tried, self._governing, self._passed = (profile, group), None, None
 
     def end(self) -> None:
         """End the attempt: a policy that exceeded its budget in none of its decisions has kept to it."""

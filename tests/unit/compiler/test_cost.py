@@ -211,7 +211,7 @@ def test_adding_up_a_value_of_placed_pods_costs_more_than_reading_it():
     read = cost.of_policy(checked(counting("it.requests.cpu > 1cpu"))).counted
     added = cost.of_policy(checked(counting("it.requests.cpu > 1cpu", ", it.requests.cpu"))).counted
 
-    assert added == read + cost.WEIGHED
+    assert added == read + weights.WEIGHED
 
 
 def of_workload(milli, rule="score f = -fragmentation_after(typical) normalize minmax on missing 0"):
@@ -269,4 +269,4 @@ def test_arguments_count_one_by_one(rule, operations):
 )
 def test_functions_of_texts_that_may_be_long_count_more_for_placed_pods(short, long, more):
     costs = [cost.of_policy(checked(counting(condition))).counted for condition in (short, long)]
-    assert costs[1] - costs[0] == (cost.LONG_TEXT - 1 if more else 0)
+    assert costs[1] - costs[0] == (weights.LONG_TEXT - 1 if more else 0)

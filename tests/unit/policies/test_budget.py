@@ -11,6 +11,8 @@ from tests.unit.scheduler.running import node, pod, running
 from tests.unit.scheduler.test_groups_live import RACK, gang, member
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble, with_policies
+from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.policies import budget as budgets
 from wharfinger.policies.budget import STEADY_AFTER, SUSPEND_AFTER, SUSPEND_AT, SUSPENDED, Allowance, BudgetSettings, PolicyBudget
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
@@ -492,3 +494,80 @@ def test_pauses_double_up_to_half_an_hour():
         pauses.append(allowance.suspended_until - 100.0)
         allowance.try_again()
     assert pauses == [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]
+
+
+YOUNG = 'filter f{0} {{ require count(pods where (age(it.created) ?? 1d) < {0}min, on: node) < 9 else "many" }}'
+
+
+def scanning(name, scope="", selections=1):
+    """A policy that looks at all placed pods in each decision, because it compares their age."""
+    return policy("\n".join([f'policy "{name}"', scope, *(YOUNG.format(1 + number) for number in range(selections))]))
+
+
+def scans(policies, scenario):
+    """Run policies on six nodes with a pod each, where 100 operations on placed pods are too many."""
+
+    async def run():
+        things = [each for name in "abcdef" for each in (node(name, labels={RACK: "one"}), pod(f"low-{name}", nodeName=name))]
+        async with running(*things, chains={"wharfinger": assemble(policies)}) as world:
+            await scenario(world)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budgets, "MAX_SCANNED", 100)
+        asyncio.run(run())
+
+
+def test_policies_that_would_look_at_too_many_placed_pods_are_suspended_before_they_do(monkeypatch):
+    async def scenario(world):
+        world.cluster.put(slow_pod("slow"))
+        world.cluster.put(pod("other", cpu="10m"))
+        await world.calm()
+        assert await bound(world) == {"other", *(f"low-{name}" for name in "abcdef")}
+        [note] = notes(world, "slow")
+        assert note.startswith('policy "wide" is suspended: it would look at every placed pod in each decision with ')
+        assert (
+            "the policies of a pod may take 100 together (selections that read the time have no index); pods that it governs wait" in note
+        )
+
+    read = Snapshot.selection
+
+    def selection(snapshot, *arguments, **named):
+        assert not named.get("passing"), "it is looked at"
+        return read(snapshot, *arguments, **named)
+
+    monkeypatch.setattr(Snapshot, "selection", selection)
+    scans([scanning("wide", SCOPE, selections=4)], scenario)
+
+
+def test_of_several_policies_those_that_look_at_most_are_suspended_and_a_smaller_cluster_has_them_decide():
+    async def scenario(world):
+        world.cluster.put(pod("late", cpu="10m"))
+        await world.calm()
+        assert [name for name, _ in world.scheduler.budget.suspended] == ["twice"]
+        assert "late" not in await bound(world)
+        for name in "abcd":
+            world.cluster.remove("Pod", f"default/low-{name}")
+        await world.calm()
+        world.clock.move(31.0)
+        await world.calm()
+        assert "late" in await bound(world)
+
+    scans([scanning("once"), scanning("twice", selections=2)], scenario)
+
+
+def test_a_group_waits_for_such_a_policy_too():
+    async def scenario(world):
+        for each in (gang("band", 2), *(member("band", number, labels={"team": "slow"}) for number in range(2))):
+            world.cluster.put(each)
+        await world.calm()
+        assert [name for name, _ in world.scheduler.budget.suspended] == ["wide"]
+        assert not {"band-0", "band-1"} & await bound(world)
+
+    scans([scanning("wide", SCOPE, selections=4)], scenario)
+
+
+def test_an_index_is_no_look_at_every_placed_pod():
+    texts = ["it.name != pod.name", "it.priority > 3 and it.uid != pod.uid", 'it.labels["a"] == pod.name', "starts_with(it.name, pod.name)"]
+    for text in texts:
+        assert not policy(f'policy "p"\nfilter f {{ require count(pods where {text}, on: node) < 9 else "many" }}').scanned
+    assert scanning("p").scanned > 0
