@@ -3,12 +3,15 @@
 Each is compared with the decisions about pods that it governs, on the state they were made on, and changes none of them. All shadows
 together may take a share of the time; when it is used up, decisions are not compared and are counted as unseen. A shadow that exceeds the
 budget of a policy pauses, as a deciding policy would be suspended.
+
+A comparison is one step of the event loop. What takes steps before a decision, such as the first answers for all nodes about a template, is
+done a few steps at a time while decisions pass by unseen. A shadow searches for no pods to evict.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -17,16 +20,20 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.policies.active import ActivePolicies
-from wharfinger.policies.budget import Allowance, BudgetSettings, EveryDecision
+from wharfinger.policies.budget import MAX_SCANNED, Allowance, BudgetSettings, EveryDecision
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.ports import Clock
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 MAX_TIME_SHARE = 0.1
 """The share of time that all shadow policies together may take."""
 MAX_SAVED_SECONDS = 0.2
 """Seconds of this share that are saved at most while nothing is decided."""
+STEP_SECONDS = 0.005
+"""Seconds of steps that are taken while one decision passes by."""
 MAX_KEPT = 50
 MAX_CELLS = 5_000_000
 """Node × rule results that a shadow caches: a tenth of what a deciding chain may."""
@@ -70,6 +77,8 @@ class _Shadow:
         self._allowance = Allowance(budget)
         self._measured = EveryDecision(budget.timer)
         self._decider = Decider(chain, MAX_CELLS, self._measured)
+        self._ahead: tuple[Generator[bool], PodView] | None = None  # the steps under way, and the pod that they are for
+        self._snapshot: Snapshot | None = None  # of the last decision
 
     def pauses(self, now: float) -> bool:
         """True if the shadow took too long recently and does not compare now; `now` is a monotonic time."""
@@ -79,16 +88,40 @@ class _Shadow:
             until = None
         return until is not None
 
+    def is_ready(self, decision: Decision) -> bool:
+        """True if the shadow can be compared with a decision in one step; takes some steps towards that if not."""
+        snapshot, pod = decision.snapshot, decision.pod
+        self._snapshot = snapshot
+        if self.policy.scanned * int(snapshot.pod_count.sum()) > MAX_SCANNED:
+            self.report.last_error = "it would look at too many placed pods in each decision; decisions pass by unseen"
+            return False
+        if self._ahead is None:
+            self._ahead = self._decider.precompute(self._last_snapshot, pod), pod
+        steps, until = self._ahead[0], self._budget.timer() + STEP_SECONDS
+        for _ in steps:
+            if self._budget.timer() >= until:
+                return False
+        of, self._ahead = self._ahead[1], None
+        return of is pod or of.template == pod.template
+
+    def _last_snapshot(self) -> Snapshot:
+        assert self._snapshot is not None  # noqa: S101 — set before steps are taken
+        return self._snapshot
+
     def compare(self, profile: str, decision: Decision, at: float, now: float) -> None:
         """Count whether the shadow agrees; it pauses if it took too long."""
-        other = self._decider.decide(decision.snapshot, decision.pod)
+        snapshot, pod = decision.snapshot, decision.pod
+        evaluation = self._decider.evaluation(snapshot, pod)
+        choice = evaluation.choose(pod, snapshot)
+        node, message = (None, evaluation.rejection_message(snapshot)) if choice is None else (snapshot.names[choice.row], "")
+        evaluation.concluded(choice)
         seconds = self._measured.seconds.get(self.policy.name, 0.0)
         if self._budget.seconds and self._allowance.took(seconds, now):
             self.report.last_error = (
                 f"it took {1000 * seconds:.3g} ms of a decision and may take {1000 * self._budget.seconds:.3g} ms; "
                 f"decisions pass by unseen for {self._allowance.pause:g} s"
             )
-        if other.node == decision.node:
+        if node == decision.node:
             self.report.agreed += 1
             return
         self.report.disagreed += 1
@@ -98,9 +131,9 @@ class _Shadow:
             profile=profile,
             node=decision.node,
             feasible=decision.feasible,
-            shadow_node=other.node,
-            shadow_feasible=other.feasible,
-            shadow_message=other.message,
+            shadow_node=node,
+            shadow_feasible=evaluation.filtering.count,
+            shadow_message=message,
             policy_revision=decision.policy_revision,
         )
         self.report.last.append(disagreement)
@@ -163,6 +196,9 @@ class Shadows:
             shadow.report.unseen += 1
             return
         try:
-            shadow.compare(profile, decision, self._clock.now(), self._clock.monotonic())
+            if shadow.is_ready(decision):
+                shadow.compare(profile, decision, self._clock.now(), self._clock.monotonic())
+            else:
+                shadow.report.unseen += 1
         finally:
             self._saved -= self._timer() - began

@@ -6,7 +6,10 @@ from tests.unit.compiler.texts import compiled
 from tests.unit.policies.slow_rules import slow_rule
 from tests.unit.policies.stores import BASE, policy, story
 from tests.unit.scheduler.running import node, pod, running
+from wharfinger.compiler import bound
 from wharfinger.framework.chain import with_policies
+from wharfinger.framework.evaluation import cycle, kept_result
+from wharfinger.policies import shadow
 from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.budget import SUSPEND_AFTER, BudgetSettings
 from wharfinger.policies.shadow import MAX_KEPT, MAX_TIME_SHARE, Shadows
@@ -159,3 +162,40 @@ async def test_a_shadow_that_takes_too_long_pauses_and_is_tried_again():
         world.cluster.put(pod("late", cpu="1m"))
         await world.calm()
         assert (report.agreed + report.disagreed, report.unseen) == (SUSPEND_AFTER + 1, 5)
+
+
+@story
+async def test_what_takes_steps_is_done_while_decisions_pass_by_unseen(monkeypatch):
+    for module in (cycle, kept_result):
+        monkeypatch.setattr(module, "OPERATIONS_AT_ONCE", 20)
+    monkeypatch.setattr(bound, "OPERATIONS_PER_STEP", 40)
+    monkeypatch.setattr(shadow, "STEP_SECONDS", -1.0)
+    terms = " + ".join(f"sqrt(node.pod_count + {number})" for number in range(40))
+    policies = active([A], long=compiled(f'policy "long"\nfilter roomy {{ require {terms} < 0 else "no" }}'))
+    async with started(policies) as world:
+        shadows, seen = shadowed(world, policies), []
+        for number in range(60):
+            world.cluster.put(pod(f"p{number}", cpu="1m"))
+            await world.calm()
+            seen.append(shadows.reports["long"].disagreed)
+        assert seen[5] == 0
+        assert seen[-1] > 0
+        report = shadows.reports["long"]
+        assert report.unseen + report.disagreed == 60
+        assert (report.agreed, report.errors) == (0, 0)
+        assert (report.last[-1].shadow_node, report.last[-1].shadow_message) == (None, "0/2 nodes are available: 2 no.")
+
+
+@story
+async def test_a_shadow_that_would_look_at_too_many_placed_pods_sees_no_decision(monkeypatch):
+    monkeypatch.setattr(shadow, "MAX_SCANNED", 10)
+    young = 'filter f { require count(pods where (age(it.created) ?? 1d) < 5min, on: node) < 9 else "many" }'
+    policies = active([A], young=compiled(f'policy "young"\n{young}'))
+    async with started(policies) as world:
+        shadows = shadowed(world, policies)
+        for number in range(3):
+            world.cluster.put(pod(f"p{number}", cpu="1m"))
+            await world.calm()
+        report = shadows.reports["young"]
+        assert (report.agreed, report.unseen) == (1, 2)
+        assert report.last_error == "it would look at too many placed pods in each decision; decisions pass by unseen"
