@@ -30,7 +30,7 @@ from wharfinger.model.state.object_store import EvaluationContext
 from wharfinger.operator.app_objects import app_key_of, policy_name
 from wharfinger.operator.controller import ObjectCache, condition, cut, invalid_field, ready, with_transition_times
 from wharfinger.operator.policy_checks import PolicyChecks, eligible
-from wharfinger.policies.budget import MAX_SCANNED
+from wharfinger.policies.budget import scans_too_much
 from wharfinger.steps import TimedSteps, in_slices
 
 FIELD = "lastKnownGood"
@@ -353,7 +353,7 @@ class PolicyStatusReconciler:
         yield
         snapshot = self._checks.snapshot()
         counts: dict[str, Any] = {"matched": matched, "nodes": snapshot.n_nodes}
-        if pod is not None and held.scanned * int(snapshot.pod_count.sum()) <= MAX_SCANNED:  # else it is suspended at the first decision
+        if pod is not None and not scans_too_much(held, snapshot):  # else it is suspended before the first decision
             counts["eligible"] = eligible(held, pod, snapshot)
         return counts
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.chain import Chain
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 SUSPEND_AFTER = 3
 """Decisions in a row that exceed the budget, after which a policy is suspended."""
@@ -43,8 +44,6 @@ STEADY_AFTER = 10
 """Decisions in a row within the budget, after which a policy is not measured any more, and its pauses start again from the first."""
 MAX_SCANNED = 500_000
 """Operations on placed pods that the policies of a pod may take in one step, about 50 ms."""
-SECONDS_PER_SCANNED = 100e-9
-"""Seconds of one of them, on a slow machine."""
 RETRY_AT_SIZE_CHANGE = 0.1
 """The relative change of the number of nodes or placed pods after which a suspended policy is tried again at once."""
 MIN_SIZE = 100
@@ -78,9 +77,10 @@ class BudgetSettings(Struct, frozen=True, kw_only=True):
 
 
 class Suspension(Struct, frozen=True, kw_only=True):
-    """A suspended policy: the seconds it took of the last decision, or would take, and the seconds of the pause.
+    """A suspended policy: the seconds it took of the last decision, and the seconds of the pause.
 
-    `scanned` is the number of operations on placed pods for which it was suspended, 0 if it was measured. `since` is seconds since 1970.
+    `scanned` is the number of operations on placed pods for which it was suspended before a decision; 0 if it was measured. `since` is
+    seconds since 1970.
     """
 
     policy: str
@@ -344,7 +344,7 @@ class PolicyBudget:
             self._watch([policy])
             allowance = self._watched[policy.name, policy.revision]
             allowance.suspend(self._monotonic())
-            self._suspend((policy.name, policy.revision), taken * SECONDS_PER_SCANNED, allowance, taken)
+            self._suspend((policy.name, policy.revision), 0.0, allowance, taken)
 
     def holding(self, chain: Chain, pod: PodView, at: EvaluationContext) -> tuple[Suspension, ...]:
         """The suspended policies that govern a pod at this time, with these objects."""
@@ -454,6 +454,11 @@ class PolicyTimer(DecisionTimer):
         """Count the time since the last mark for an extension point."""
         super().mark(point)
         self._marked(self)
+
+
+def scans_too_much(policy: CompiledPolicy, snapshot: Snapshot) -> bool:
+    """True if a policy alone would take more than `MAX_SCANNED` operations on placed pods in one step."""
+    return policy.scanned * int(snapshot.pod_count.sum()) > MAX_SCANNED
 
 
 def seconds_by_policy(call_timer: DecisionTimer) -> dict[str, float]:

@@ -11,7 +11,8 @@ done a few steps at a time while decisions pass by unseen. A shadow searches for
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -20,7 +21,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.policies.active import ActivePolicies
-from wharfinger.policies.budget import MAX_SCANNED, Allowance, BudgetSettings, EveryDecision
+from wharfinger.policies.budget import Allowance, BudgetSettings, EveryDecision, scans_too_much
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
@@ -78,7 +79,7 @@ class _Shadow:
         self._measured = EveryDecision(budget.timer)
         self._decider = Decider(chain, MAX_CELLS, self._measured)
         self._ahead: tuple[Generator[bool], PodView] | None = None  # the steps under way, and the pod that they are for
-        self._snapshot: Snapshot | None = None  # of the last decision
+        self._last: deque[Snapshot] = deque(maxlen=1)  # of the last decision; steps read it without a reference to this object
 
     def pauses(self, now: float) -> bool:
         """True if the shadow took too long recently and does not compare now; `now` is a monotonic time."""
@@ -91,22 +92,18 @@ class _Shadow:
     def is_ready(self, decision: Decision) -> bool:
         """True if the shadow can be compared with a decision in one step; takes some steps towards that if not."""
         snapshot, pod = decision.snapshot, decision.pod
-        self._snapshot = snapshot
-        if self.policy.scanned * int(snapshot.pod_count.sum()) > MAX_SCANNED:
+        self._last.append(snapshot)
+        if scans_too_much(self.policy, snapshot):
             self.report.last_error = "it would look at too many placed pods in each decision; decisions pass by unseen"
             return False
         if self._ahead is None:
-            self._ahead = self._decider.precompute(self._last_snapshot, pod), pod
+            self._ahead = self._decider.precompute(partial(_only, self._last), pod), pod
         steps, until = self._ahead[0], self._budget.timer() + STEP_SECONDS
         for _ in steps:
             if self._budget.timer() >= until:
                 return False
         of, self._ahead = self._ahead[1], None
         return of is pod or of.template == pod.template
-
-    def _last_snapshot(self) -> Snapshot:
-        assert self._snapshot is not None  # noqa: S101 — set before steps are taken
-        return self._snapshot
 
     def compare(self, profile: str, decision: Decision, at: float, now: float) -> None:
         """Count whether the shadow agrees; it pauses if it took too long."""
@@ -137,6 +134,10 @@ class _Shadow:
             policy_revision=decision.policy_revision,
         )
         self.report.last.append(disagreement)
+
+
+def _only(snapshots: Sequence[Snapshot]) -> Snapshot:
+    return snapshots[0]
 
 
 class Shadows:
