@@ -108,10 +108,8 @@ class _Shadow:
     def compare(self, profile: str, decision: Decision, at: float, now: float) -> None:
         """Count whether the shadow agrees; it pauses if it took too long."""
         snapshot, pod = decision.snapshot, decision.pod
-        evaluation = self._decider.evaluation(snapshot, pod)
-        choice = evaluation.choose(pod, snapshot)
+        evaluation, choice = self._decider.evaluated_choice(snapshot, pod)
         node, message = (None, evaluation.rejection_message(snapshot)) if choice is None else (snapshot.names[choice.row], "")
-        evaluation.concluded(choice)
         seconds = self._measured.seconds.get(self.policy.name, 0.0)
         if self._budget.seconds and self._allowance.took(seconds, now):
             self.report.last_error = (

@@ -147,10 +147,14 @@ class Decider:
 
         Filters count the pods of all nodes; scores are compared with those of the other rows given. No PostFilter runs.
         """
+        return self.evaluated_choice(snapshot, pod, rows)[1]
+
+    def evaluated_choice(self, snapshot: Snapshot, pod: PodView, rows: NDArray[np.intp] | None = None) -> tuple[Evaluation, Choice | None]:
+        """The same node as `choose`, with the evaluation that it was chosen by; readable until the next decision."""
         evaluation = self.evaluation(snapshot, pod)
         choice = evaluation.choose(pod, snapshot) if rows is None else evaluation.choose_among(pod, snapshot, rows)
         evaluation.concluded(choice)
-        return choice
+        return evaluation, choice
 
     def evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
         """The filters' and scores' results for a pod, up to date; readable until the next decision."""
