@@ -97,17 +97,20 @@ class SubQueues:
         return self._active_groups.pop() if pods is None or grouped < pods else self._active.pop()
 
     def _next_backoff(self, groups: bool) -> QueuedPod | None:
-        first = self._first_in_backoff()
-        if first is None or (not groups and isinstance(first, QueuedGroup)):
-            return None
-        self._leave_backoff(first)
-        return first
-
-    def _first_in_backoff(self) -> QueuedPod | None:
-        """The pod or group whose backoff ends first. The most urgent that waits for a turn of that namespace changes places with it."""
         first = self._backoff.first()
-        postponed = None if first is None else self._postponed.get(first.pod.namespace)
-        if first is None or postponed is None or first not in postponed:
+        queued = None if first is None else self._most_urgent(first)
+        if queued is None or (not groups and isinstance(queued, QueuedGroup)):
+            return None
+        self._leave_backoff(queued)
+        return queued
+
+    def _most_urgent(self, first: QueuedPod) -> QueuedPod:
+        """The pod or group that is tried when the backoff of `first` ends.
+
+        That is `first`, or the most urgent one of its namespace if it waits for a turn of the namespace: the two change places.
+        """
+        postponed = self._postponed.get(first.pod.namespace)
+        if postponed is None or first not in postponed:
             return first
         urgent = postponed.first() or first
         if urgent is not first:
@@ -232,21 +235,21 @@ class SubQueues:
     def end_backoffs(self, now: float) -> None:
         """Activate the pods whose backoff has ended, a portion at a time; a plugin that failed at a gate is called again."""
         for _ in range(PODS_PER_STEP):
-            queued = self._backoff.first()
-            if queued is None or queued.ready_at > now:
+            first = self._backoff.first()
+            if first is None or first.ready_at > now:
                 break
-            queued = self._first_in_backoff() or queued
+            queued = self._most_urgent(first)
             self._leave_backoff(queued)
             self.activate(queued, READY)
         for _ in range(PODS_PER_STEP):
-            queued = self._error_backoff.first()
-            if queued is None or queued.ready_at > now:
+            first = self._error_backoff.first()
+            if first is None or first.ready_at > now:
                 break
-            self._error_backoff.remove(queued)
-            if queued.gate is None:
-                self.activate(queued, READY)
+            self._error_backoff.remove(first)
+            if first.gate is None:
+                self.activate(first, READY)
             else:
-                self.admit(queued, READY)
+                self.admit(first, READY)
 
     def next_ready_at(self) -> float | None:
         """The monotonic time at which the next backoff ends; None if none runs."""
