@@ -1,4 +1,4 @@
-"""Tools that keep one event loop responsive: clock, waiting with a limit, backoffs, background tasks, long work in a thread.
+"""Tools that keep one event loop responsive: clock, timeouts, backoffs, background tasks, long work in a thread or in slices.
 
 A thread that computes gives Python's lock away every few milliseconds, and a decision gives it away with every array it works on: it would
 wait for the lock dozens of times. So while something is built in a thread, threads switch sooner, and for a while the scheduler rests
@@ -12,11 +12,11 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from msgspec import Struct
 
@@ -291,3 +291,48 @@ def _short_switch_interval() -> Iterator[None]:
         usual = _usual_intervals.pop()
         if not _usual_intervals:
             sys.setswitchinterval(usual)
+
+
+# ── long work in slices ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SLICE = 0.003
+"""Seconds of work on the event loop at a time."""
+SLICE_PAUSE = 0.003
+"""Seconds between two slices: a scheduler with much to do loses at most half of its time."""
+
+
+async def in_slices(steps: Generator[None, None, T], clock: Clock, pause: float = SLICE_PAUSE) -> T:
+    """The result of the generator, which yields wherever it may be interrupted; `pause` is in seconds."""
+    ends = clock.monotonic() + SLICE
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            result: T = finished.value
+            return result
+        if clock.monotonic() >= ends:
+            await clock.sleep(pause)
+            ends = clock.monotonic() + SLICE
+
+
+class TimedSteps(Generic[T]):
+    """Steps, and the `seconds` that they have taken so far."""
+
+    def __init__(self, steps: Generator[None, None, T], clock: Clock) -> None:
+        self._steps = steps
+        self._clock = clock
+        self.seconds = 0.0
+
+    def run(self) -> Generator[None, None, T]:
+        """The same steps, with the same result."""
+        with closing(self._steps):
+            while True:
+                began = self._clock.monotonic()
+                try:
+                    next(self._steps)
+                except StopIteration as finished:
+                    result: T = finished.value
+                    return result
+                finally:
+                    self.seconds += self._clock.monotonic() - began
+                yield

@@ -1,17 +1,13 @@
-"""Long work in steps: a generator that yields wherever it may be interrupted, and returns the result."""
+"""Long work as a generator of steps: it yields wherever it may be interrupted, and returns the result.
+
+`event_loop.in_slices` runs such a generator between other work of the event loop.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Generic, TypeVar
-
-from wharfinger.framework.ports import Clock
-
-SLICE = 0.003
-"""Seconds of work on the event loop at a time."""
-SLICE_PAUSE = 0.003
-"""Seconds between two slices: a scheduler with much to do loses at most half of its time."""
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -37,40 +33,3 @@ def followed_by(steps: Generator[None, None, T], after_each: Callable[[], None])
                 return result
             after_each()
             yield
-
-
-async def in_slices(steps: Generator[None, None, T], clock: Clock, pause: float = SLICE_PAUSE) -> T:
-    """The result of the generator, which yields wherever it may be interrupted; `pause` is in seconds."""
-    ends = clock.monotonic() + SLICE
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            result: T = finished.value
-            return result
-        if clock.monotonic() >= ends:
-            await clock.sleep(pause)
-            ends = clock.monotonic() + SLICE
-
-
-class TimedSteps(Generic[T]):
-    """Steps, and the `seconds` that they have taken so far."""
-
-    def __init__(self, steps: Generator[None, None, T], clock: Clock) -> None:
-        self._steps = steps
-        self._clock = clock
-        self.seconds = 0.0
-
-    def run(self) -> Generator[None, None, T]:
-        """The same steps, with the same result."""
-        with closing(self._steps):
-            while True:
-                began = self._clock.monotonic()
-                try:
-                    next(self._steps)
-                except StopIteration as finished:
-                    result: T = finished.value
-                    return result
-                finally:
-                    self.seconds += self._clock.monotonic() - began
-                yield

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from wharfinger.compiler.cost import NAMESPACE_BUDGET
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import WharfingerError
-from wharfinger.event_loop import BuildThread
+from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.framework.policy_status import MetricStatus, Mode, PolicyStatus
 from wharfinger.kube import wire
@@ -33,7 +33,6 @@ from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.policies.shadow import ShadowReport
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.live_answers import LiveExplanations, compare, contents_of
-from wharfinger.steps import in_slices
 from wharfinger.web import policies
 from wharfinger.web.app import Checks
 from wharfinger.web.playground.clusters import Choice, Examples, OpenedCluster, Run

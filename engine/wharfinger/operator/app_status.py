@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from wharfinger.crd.models import MAX_DRIFTED, AppPhase, Condition, DriftedPod, DriftPolicy, PolicyAppSpec
+from wharfinger.event_loop import in_slices
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event, Reference
 from wharfinger.kube import api_errors
 from wharfinger.kube.custom_resources import ObjectWriter, PolicyApp, reference_of
@@ -26,7 +27,6 @@ from wharfinger.model.reading import decode
 from wharfinger.operator import app_objects
 from wharfinger.operator.controller import AppPods, condition, conditions_in, cut, key_of, ready, seconds_of
 from wharfinger.operator.policy_checks import PolicyChecks, PolicyViolation
-from wharfinger.steps import in_slices
 
 DEADLINE = "ProgressDeadlineExceeded"
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from wharfinger.crd.models import MAX_LIFETIME, Condition, PlacementPreviewSpec
 from wharfinger.errors import UnknownObject, WharfingerError
+from wharfinger.event_loop import TimedSteps, in_slices
 from wharfinger.framework.ports import Clock, WriteFailed
 from wharfinger.kube import api_errors
 from wharfinger.kube.api_errors import ApiError
@@ -24,7 +25,6 @@ from wharfinger.operator.controller import ObjectCache, condition, invalid_field
 from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.operator.preview_answer import Answer, answer_preview
 from wharfinger.operator.preview_question import Questions
-from wharfinger.steps import TimedSteps, in_slices
 
 _DEFAULT_LIFETIME = float(PlacementPreviewSpec.model_fields["ttl_seconds"].default)
 

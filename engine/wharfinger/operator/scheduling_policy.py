@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.crd import MANAGED_BY, MANAGER, NAMESPACE_LABEL
 from wharfinger.crd.models import MAX_DIAGNOSTICS, MAX_REPEATED_LENGTH, Condition, LastKnownGood, PolicyDiagnostic, SchedulingPolicySpec
-from wharfinger.event_loop import until
+from wharfinger.event_loop import TimedSteps, in_slices, until
 from wharfinger.framework.policy_status import Finding, FormerText, MetricStatus, Mode, PolicySink, PolicyStatus, PolicyText, Result
 from wharfinger.framework.ports import Clock, Reference
 from wharfinger.kube.custom_resources import ObjectWriter, SchedulingPolicy, reference_of
@@ -31,7 +31,6 @@ from wharfinger.operator.app_objects import app_key_of, policy_name
 from wharfinger.operator.controller import ObjectCache, condition, cut, invalid_field, ready, with_transition_times
 from wharfinger.operator.policy_checks import PolicyChecks, eligible
 from wharfinger.policies.budget import scans_too_much
-from wharfinger.steps import TimedSteps, in_slices
 
 FIELD = "lastKnownGood"
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
-from wharfinger.event_loop import BuildThread
+from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.explain.explained_group import ExplainedGroup, explained_group
 from wharfinger.explain.explained_pod import ExplainedPod, explained
 from wharfinger.explain.explained_policy import ExplainedPolicy, explained_policy
@@ -32,7 +32,6 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import copied
 from wharfinger.policies.active import ActivePolicies
-from wharfinger.steps import in_slices
 
 if TYPE_CHECKING:
     from wharfinger.framework.ports import Clock

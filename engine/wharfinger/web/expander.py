@@ -30,13 +30,13 @@ from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
 
 from wharfinger.errors import InvalidObject, UsageError, printable
+from wharfinger.event_loop import in_slices
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.ports import Clock
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.steps import in_slices
 from wharfinger.what_if.node_groups import NodeGroup, RankedGroup, ranked_groups
 from wharfinger.what_if.rebalance.watched_cluster import WatchedCluster
 

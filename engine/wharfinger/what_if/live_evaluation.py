@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct, field, structs
 
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
-from wharfinger.event_loop import BuildThread
+from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.results import GroupResult
@@ -28,7 +28,6 @@ from wharfinger.model.reading import decode, files, workloads
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.simulate.dry_run import PodResult
-from wharfinger.steps import in_slices
 from wharfinger.what_if.drain import Drain, DrainedPod, DrainOutcome, drain_ahead, drain_steps
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added, evaluated
 

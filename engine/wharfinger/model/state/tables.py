@@ -30,6 +30,7 @@ from wharfinger.model.devices.sliced_devices import SlicedDevices
 from wharfinger.model.objects.node_view import NodePart, changed_parts
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import ObjectStore
+from wharfinger.steps import at_once
 
 V = TypeVar("V")
 
@@ -255,18 +256,13 @@ class ClusterTables:
 
     def gpu_table(self, names: GpuNames) -> GpuTable:
         """The single GPUs of all nodes, counted by these names; kept from the first call on."""
-        known = self.gpus.known(names)
-        if known is None:
-            for _ in self.read_gpus_in_steps(names):
-                pass
-            known = self.gpus.known(names)
-            assert known is not None  # noqa: S101 — it was just read
-        return known
+        return at_once(self.gpu_table_in_steps(names))
 
-    def read_gpus_in_steps(self, names: GpuNames) -> Generator[None]:
-        """The steps of counting the GPUs of all nodes by these names; none if they are known."""
-        if self.gpus.known(names) is not None:
-            return
+    def gpu_table_in_steps(self, names: GpuNames) -> Generator[None, None, GpuTable]:
+        """`gpu_table` in steps; no steps if the table is known."""
+        known = self.gpus.known(names)
+        if known is not None:
+            return known
         table, began, read = GpuTable(self.nodes.rows, names), self.revision, 0
         for row in self.nodes.present_rows():
             table.set_node(row, self.nodes.objects[row], pods := self._pods_on(row))
@@ -274,12 +270,15 @@ class ClusterTables:
             if read >= READ_PER_STEP:
                 read = 0
                 yield
-        if self.gpus.known(names) is None:  # else it was asked meanwhile
-            changed = self.node_changes.since_any_layout(began), self.usage_changes.since_any_layout(began)
-            for row in np.union1d(*changed).tolist():
-                table.set_node(row, self.nodes.objects[row], self._pods_on(row))
-            self.gpus.add(table)
-            self._count_gpus_by(names)
+        known = self.gpus.known(names)
+        if known is not None:  # another caller finished between two steps
+            return known
+        changed = self.node_changes.since_any_layout(began), self.usage_changes.since_any_layout(began)
+        for row in np.union1d(*changed).tolist():
+            table.set_node(row, self.nodes.objects[row], self._pods_on(row))
+        self.gpus.add(table)
+        self._count_gpus_by(names)
+        return table
 
     def _count_gpus_by(self, names: GpuNames) -> None:
         """Give policies the GPUs under these names, a setting of the plugin that chooses among them."""
@@ -401,4 +400,4 @@ class ReadGpus(Struct, frozen=True):
 
     def read_in_steps(self) -> Generator[None]:
         """The steps of counting them; none if they are known."""
-        return self.tables.read_gpus_in_steps(self.names)
+        yield from self.tables.gpu_table_in_steps(self.names)

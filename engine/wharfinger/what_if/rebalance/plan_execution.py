@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import Struct
 
 from wharfinger.errors import WharfingerError
-from wharfinger.event_loop import until
+from wharfinger.event_loop import in_slices, until
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.language.report import wording
-from wharfinger.steps import in_slices
 from wharfinger.what_if.rebalance.move_check import (
     CORDONED_BY,
     MAX_NAMED,

@@ -7,7 +7,7 @@ evaluated once. After a change, only rows with another number are evaluated agai
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -46,6 +46,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.devices import MAX_ALTERNATIVES
 from wharfinger.model.state import node_selection
 from wharfinger.model.state.device_states import DeviceStates
+from wharfinger.steps import at_once
 
 if TYPE_CHECKING:
     from wharfinger.framework.prepared import Changes
@@ -464,11 +465,10 @@ class DeviceRule(AllocatingFilter):
             if known is not None:
                 variant.keep(number, known)
                 return known
-            for _ in self._finding(variant, number):
-                pass
+            at_once(self._finding(variant, number))
         return variant.by_state[number]
 
-    def _finding(self, variant: _RequestVariant, number: int) -> Iterator[None]:
+    def _finding(self, variant: _RequestVariant, number: int) -> Generator[None]:
         """The steps of finding the outcome for a state; it is not kept if nodes are numbered again meanwhile."""
         demand, state = variant.demand, self._states.state(number)
         demand.follow(self._states.epoch)
