@@ -5,7 +5,7 @@ The status of custom resources, web pages, events, metrics and logs all show the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -223,3 +223,28 @@ class SourceStatus(Struct, frozen=True, kw_only=True):
     lost: str
     notes: tuple[str, ...]
     texts: int
+
+
+def worst_first(
+    statuses: Sequence[PolicyStatus], metrics: Sequence[MetricStatus] = (), failing_shadows: Collection[str] = ()
+) -> list[PolicyStatus]:
+    """The policies in the order of every list of them: refused texts, suspended policies, shadows with a problem, other problems, the rest.
+
+    A shadow has a problem if it is in `failing_shadows` (names), or if what follows is true of it. Other problems are findings, and metrics
+    that are suspended or whose refresh failed. Policies alike keep their order.
+    """
+    troubled = {metric.policy for metric in metrics if metric.suspended_since is not None or metric.failure}
+
+    def rank(status: PolicyStatus) -> int:
+        if status.mode is Mode.OFF:
+            return 6
+        if status.result is Result.REFUSED:
+            return 1 if status.holds else 0
+        if status.suspended:
+            return 2
+        problem = bool(status.findings or status.now or status.omitted) or status.name in troubled
+        if status.mode is Mode.SHADOW and (problem or status.name in failing_shadows):
+            return 3
+        return 4 if problem else 5
+
+    return sorted(statuses, key=rank)

@@ -27,7 +27,17 @@ from starlette.routing import Route
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.model.objects.metadata import micro_time
 from wharfinger.telemetry.recent_decisions import RankedNode, RecentDecision, RecentDecisions
-from wharfinger.web.requests import Answer, guarded, readable_json, refusal, status_of, while_connected, with_body
+from wharfinger.web.requests import (
+    Answer,
+    guarded,
+    readable_json,
+    refusal,
+    requested_format,
+    status_of,
+    while_connected,
+    with_body,
+    with_format,
+)
 from wharfinger.what_if import live_evaluation
 from wharfinger.what_if.live_evaluation import MAX_BYTES, EvaluationAnswer, EvaluationRequest
 
@@ -68,7 +78,8 @@ def routes(decisions: Decisions) -> list[Route]:
     if decisions.explain_group is not None:
         explain_group = decisions.explain_group
         found["/explain/group/{namespace}/{name}"] = _explanation(lambda group, _nodes: explain_group(group))
-    return [Route(path, answer if decisions.public else guarded(answer, "remoteUi")) for path, answer in found.items()]
+    known = {path: with_format(("json", "text"), answer) for path, answer in found.items()}
+    return [Route(path, answer if decisions.public else guarded(answer, "remoteUi")) for path, answer in known.items()]
 
 
 def _list(recent: RecentDecisions) -> Answer:
@@ -179,8 +190,8 @@ def _pod(request: Request) -> str:
 
 
 def _wants_text(request: Request) -> bool:
-    format_name = request.query_params.get("format")
-    return format_name == "text" or (format_name is None and request.headers.get("accept", "").startswith("text/plain"))
+    named = requested_format(request)
+    return named == "text" or (named is None and request.headers.get("accept", "").startswith("text/plain"))
 
 
 def _refusal(sentence: str, status: int) -> Response:

@@ -1,11 +1,12 @@
 """`/policies`, `/policies/<name>/shadow` and `/policies/<name>/explain`: the state of each policy, and its effect.
 
 `/policies` is JSON for programs and a page for people: a browser gets the page; with another `Accept`, or `?format=json`, the answer is
-JSON. Texts of others on the page are escaped. An explanation is JSON, or text with `?format=text`.
+JSON. `?format=html` is the page. Texts of others on the page are escaped. An explanation is JSON, or text with `?format=text`.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -17,9 +18,9 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from wharfinger.errors import UnknownObject, WharfingerError
-from wharfinger.framework.policy_status import Finding, MetricStatus, PolicyStatus, SourceStatus
+from wharfinger.framework.policy_status import Finding, MetricStatus, PolicyStatus, SourceStatus, worst_first
 from wharfinger.model.objects.metadata import time_text
-from wharfinger.web.requests import Answer, guarded, readable_json
+from wharfinger.web.requests import Answer, guarded, readable_json, requested_format, with_format
 
 ExplainPolicy = Callable[[str], Awaitable[tuple[Mapping[str, Any], str]]]
 """The effect of the policy of a name on the cluster now: as plain values, and as text.
@@ -57,9 +58,12 @@ def routes(policies: Policies) -> list[Route]:
             return PlainTextResponse(f"there is no shadow policy {name}; {others}\n", 404)
         return readable_json(shadows[name])
 
-    found: dict[str, Answer] = {"/policies": listed, "/policies/{name:path}/shadow": shadow}
+    found: dict[str, Answer] = {
+        "/policies": with_format(("json", "html"), listed),
+        "/policies/{name:path}/shadow": with_format(("json",), shadow),
+    }
     if policies.explain is not None:
-        found["/policies/{name:path}/explain"] = _explanation(policies.explain)
+        found["/policies/{name:path}/explain"] = with_format(("json", "text"), _explanation(policies.explain))
     return [Route(path, answer if policies.public else guarded(answer, "remoteUi")) for path, answer in found.items()]
 
 
@@ -69,15 +73,25 @@ def _explanation(explain: ExplainPolicy) -> Answer:
             found, text = await explain(request.path_params["name"])
         except WharfingerError as error:
             return PlainTextResponse(f"{error}\n", 404 if isinstance(error, UnknownObject) else 503)
-        return PlainTextResponse(text) if request.query_params.get("format") == "text" else readable_json(found)
+        return PlainTextResponse(text) if requested_format(request) == "text" else readable_json(found)
 
     return explained
 
 
 def all_of(policies: Policies) -> list[dict[str, Any]]:
-    """Every policy's status as plain values, with the state of its metrics."""
+    """Every policy's status as plain values, with the state of its metrics; the worst first."""
+    return [plain(status, metrics) for status, metrics in _listed(policies)]
+
+
+def _listed(policies: Policies) -> Iterator[tuple[PolicyStatus, Sequence[MetricStatus]]]:
+    """Every policy with its metrics, the worst first."""
     metrics = policies.metrics()
-    return [plain(status, [metric for metric in metrics if metric.policy == status.name]) for status in policies.statuses()]
+    by_policy: defaultdict[str | None, list[MetricStatus]] = defaultdict(list)
+    for metric in metrics:
+        by_policy[metric.policy].append(metric)
+    failing = {name for name, report in policies.shadows().items() if report.get("errors")}
+    for status in worst_first(policies.statuses(), metrics, failing):
+        yield status, by_policy.get(status.name, [])
 
 
 def plain(status: PolicyStatus, metrics: Sequence[MetricStatus] = ()) -> dict[str, Any]:
@@ -129,7 +143,8 @@ def _time(seconds: float | None) -> str | None:
 
 
 def _wants_page(request: Request) -> bool:
-    return request.query_params.get("format") != "json" and "text/html" in request.headers.get("accept", "")
+    named = requested_format(request)
+    return named == "html" or (named is None and "text/html" in request.headers.get("accept", ""))
 
 
 _HEADERS = {
@@ -164,11 +179,10 @@ def _sources(sources: Sequence[SourceStatus]) -> Iterator[str]:
 
 def _table(policies: Policies) -> Iterator[str]:
     yield "<table><tr><th>policy</th><th>whose</th><th>state</th><th>revision</th><th>since</th><th>from</th><th>what was found</th></tr>"
-    metrics = policies.metrics()
-    for status in policies.statuses():
+    for status, metrics in _listed(policies):
         name = escape(status.name or "?")
         shadow = f' <a href="policies/{quote(status.name or "", safe="")}/shadow">decisions</a>' if status.state == "shadow" else ""
-        report = status.full_report + "".join(f"{metric}\n" for metric in metrics if metric.policy == status.name and status.holds)
+        report = status.full_report + "".join(f"{metric}\n" for metric in metrics if status.holds)
         report = f"<pre>{escape(report)}</pre>" if report else ""
         cells = (
             name,

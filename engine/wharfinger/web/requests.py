@@ -14,7 +14,7 @@ import asyncio
 import ipaddress
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -55,6 +55,21 @@ def with_body(media_type: str, limit: int, answer: Callable[[Request, bytes], Aw
         return await answer(request, body)
 
     return wrapped
+
+
+def with_format(formats: Sequence[str], answer: Answer) -> Answer:
+    """The answer to requests that name one of these formats with `?format=…`, or none; a refusal of others."""
+
+    async def wrapped(request: Request) -> Response:
+        unknown = [named for named in request.query_params.getlist("format") if named not in formats]
+        return refusal(f"format={unknown[0]}: expected {' or '.join(formats)}", 400) if unknown else await answer(request)
+
+    return wrapped
+
+
+def requested_format(request: Request) -> str | None:
+    """The format that a request names with `?format=…`; None if it names none."""
+    return request.query_params.get("format")
 
 
 def refusal(sentence: str, status: int) -> Response:

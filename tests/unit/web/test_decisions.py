@@ -110,3 +110,9 @@ def test_only_local_requests_are_answered_unless_the_page_is_public(recent, path
     assert web(recent, client=FAR).get(path).status_code == 403
     assert web(recent, client=FAR, public=True).get(path).status_code in {200, 404}
     assert web(recent).get(path, headers={"host": "rebound.example.com"}).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/decisions", "/decisions/default/a", "/explain/default/a"])
+def test_an_unknown_format_is_refused(recent, path):
+    answer = web(recent).get(f"{path}?format=xml", headers={"accept": "text/plain"})
+    assert (answer.status_code, answer.text) == (400, "format=xml: expected json or text\n")

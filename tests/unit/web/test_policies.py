@@ -8,7 +8,7 @@ from msgspec import structs
 from tests import json_schemas
 from tests.unit.web.asking import FAR, asking
 from wharfinger.errors import UnknownObject, WharfingerError
-from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus
+from wharfinger.framework.policy_status import Finding, MetricStatus, Mode, PolicyStatus, Result, SourceStatus
 from wharfinger.web.policies import Policies, routes
 
 FINDING = Finding(severity="error", code="P303", message="unknown <b>attribute</b>", file="a.policy", line=2, column=5)
@@ -46,9 +46,9 @@ def client():
 def test_programs_get_json(client):
     found = client.get("/policies").json()
     json_schemas.assert_holds("status", found)
-    assert [(policy["name"], policy["state"]) for policy in found["policies"]] == [("spread", "kept"), ("new", "shadow"), (None, "refused")]
-    assert found["policies"][0]["activeSince"] == "2023-11-14T22:13:20Z"
-    assert found["policies"][0]["diagnostics"] == [
+    assert [(policy["name"], policy["state"]) for policy in found["policies"]] == [(None, "refused"), ("spread", "kept"), ("new", "shadow")]
+    assert found["policies"][1]["activeSince"] == "2023-11-14T22:13:20Z"
+    assert found["policies"][1]["diagnostics"] == [
         {"severity": "error", "code": "P303", "message": "unknown <b>attribute</b>", "file": "a.policy", "line": 2, "column": 5}
     ]
     assert found["sources"][0]["lost"] == "no <such> folder"
@@ -124,3 +124,55 @@ def test_explanations_are_shown_to_this_machine_only():
 
     policies = Policies(statuses=list, sources=list, shadows=dict, explain=explain)
     assert asking(extra_routes=routes(policies), client=FAR).get("/policies/a/explain").status_code == 403
+
+
+WARNING = Finding(severity="warning", code="P701", message="a metric has no sample")
+WORST_FIRST = (
+    {"refused": {"result": Result.REFUSED, "revision": None}},
+    {"kept": {"result": Result.REFUSED}, "kept-suspended": {"result": Result.REFUSED, "suspended": "too slow"}},
+    {"suspended": {"suspended": "too slow"}},
+    {"shadow-errors": {"mode": Mode.SHADOW}, "shadow-now": {"mode": Mode.SHADOW, "now": (WARNING,)}},
+    {"now": {"now": (WARNING,)}, "warned": {"findings": (WARNING,)}, "metric-failed": {}, "metric-suspended": {}},
+    {"active": {}, "shadow": {"mode": Mode.SHADOW}},
+    {"off": {"mode": Mode.OFF}, "off-refused": {"mode": Mode.OFF, "result": Result.REFUSED}},
+)
+"""Policies by name with what is the matter with them; those of one entry keep the order of their sources."""
+
+
+def names_on(page):
+    return re.findall(r"<tr><td>([^<]+)</td>", page)
+
+
+def test_the_worst_news_is_first_for_programs_and_for_people():
+    statuses = [status(name=name, key=name, **fields) for alike in reversed(WORST_FIRST) for name, fields in alike.items()]
+    troubles = {"metric-suspended": {"suspended_since": 1.0}, "metric-failed": {"failure": "no answer"}, "active": {}}
+    policies = Policies(
+        statuses=lambda: statuses,
+        sources=list,
+        shadows=lambda: {"shadow-errors": {"errors": 1}, "shadow": {"errors": 0}},
+        metrics=lambda: [MetricStatus(policy=name, name="load", asked=True, **fields) for name, fields in troubles.items()],
+    )
+    client = asking(extra_routes=routes(policies))
+    found = [policy["name"] for policy in client.get("/policies").json()["policies"]]
+    assert found == [name for alike in WORST_FIRST for name in alike]
+    assert names_on(client.get("/policies?format=html").text) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/policies?format=xml", "json or html"),
+        ("/policies?format=text", "json or html"),
+        ("/policies?format=", "json or html"),
+        ("/policies?format=xml&format=json", "json or html"),
+        ("/policies/new/shadow?format=text", "json"),
+        ("/policies/spread/explain?format=yaml", "json or text"),
+    ],
+)
+def test_an_unknown_format_is_refused(path, allowed):
+    async def explain(name):
+        return {}, name
+
+    client = asking(extra_routes=routes(Policies(statuses=list, sources=list, shadows=lambda: {"new": {}}, explain=explain)))
+    answer = client.get(path, headers={"accept": "text/html"})
+    assert (answer.status_code, answer.text) == (400, f"format={path.split('format=')[1].split('&')[0]}: expected {allowed}\n")
