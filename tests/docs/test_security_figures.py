@@ -6,7 +6,7 @@ import pytest
 
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.operator import counted_work, policy_app, preview, preview_answer, preview_question
-from wharfinger.policies import budget, namespace_turns, store
+from wharfinger.policies import budget, namespace_turns, scans, store
 from wharfinger.scheduler import cycle
 from wharfinger.scheduler.queue import sub_queues, time_shares
 from wharfinger.web.playground import workbench
@@ -18,7 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_t
     "sentence",
     [
         f"`limits.policyBudget` ({1000 * budget.BudgetSettings().seconds:g} ms per decision)",
-        f"look at placed pods with more than {budget.MAX_SCANNED:,} operations in one step",
+        f"look at placed pods with more than {scans.MAX_SCANNED:,} operations in one step",
         f"after the first {cycle.AT_ONCE_SECONDS:g} s of CPU time",
         f"{cycle.STEPS_IN_ORDER} steps at most if placed pods have more than {cycle.ALWAYS_IN_ORDER:,} templates",
         f"It tries {default_preemption.TRIALS_PER_STEP} times in one step",

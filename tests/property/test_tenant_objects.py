@@ -27,6 +27,7 @@ from tests.property.test_tenants import (
     RIGHTS,
     TENANT,
     Two,
+    budget_of,
     compiled,
     curious,
     facts,
@@ -287,7 +288,8 @@ def app_status(text: str, two: WithObjects, which: int, theirs: Sequence[Compile
     assert own is not None
     state, clock = two.state(which), ManualClock(NOW)
     profile = SimpleNamespace(name="wharfinger", chain=assemble([own, *theirs]))
-    checks = PolicyChecks(SimpleNamespace(state=state, snapshot=lambda: state.snapshot(NOW), profiles=[profile]), clock, RIGHTS)  # type: ignore[arg-type]  # as much of one as is asked
+    scheduler = SimpleNamespace(state=state, snapshot=lambda: state.snapshot(NOW), profiles=[profile], budget=budget_of(state, clock))
+    checks = PolicyChecks(scheduler, clock, RIGHTS)  # type: ignore[arg-type]  # as much of one as is asked
     cache, pods, written = ObjectCache(["PolicyApp", "Deployment", "Service", "SchedulingPolicy"]), AppPods(lambda _key: None), Written()
     made_before = app_objects.deployment(app.metadata, spec)
     cache.upsert(

@@ -41,6 +41,7 @@ from wharfinger.operator.controller import ObjectCache
 from wharfinger.operator.policy_checks import PolicyChecks, eligible, violations
 from wharfinger.operator.preview import PreviewReconciler
 from wharfinger.operator.preview_question import Questions
+from wharfinger.policies.budget import BudgetSettings, PolicyBudget
 from wharfinger.policies.candidate import sample_of, trial_findings
 
 NOW = 1_010.0
@@ -295,13 +296,22 @@ class Api:
         self.status = status
 
 
+def budget_of(state: ClusterState, clock: ManualClock) -> PolicyBudget:
+    """The budget of policies of a scheduler on this state."""
+    return PolicyBudget(
+        BudgetSettings(), clock.now, clock.monotonic, lambda: (state.snapshot().n_nodes, int(state.snapshot().pod_count.sum()))
+    )
+
+
 def preview_status(
     state: ClusterState, spec: dict[str, Any], rights: TenantRights = RIGHTS, *, others: Sequence[CompiledPolicy] = ()
 ) -> str:
     """The status of a PlacementPreview of the namespace, as JSON; `others` are the policies in force."""
     clock = ManualClock(NOW)
     profile = SimpleNamespace(name="wharfinger", chain=assemble(others))
-    checks = PolicyChecks(SimpleNamespace(state=state, snapshot=lambda: state.snapshot(clock.now()), profiles=[profile]), clock, rights)  # type: ignore[arg-type]  # as much of one as is asked
+    budget = budget_of(state, clock)
+    scheduler = SimpleNamespace(state=state, snapshot=lambda: state.snapshot(clock.now()), profiles=[profile], budget=budget)
+    checks = PolicyChecks(scheduler, clock, rights)  # type: ignore[arg-type]  # as much of one as is asked
     cache, api = ObjectCache(["PlacementPreview"]), Api()
     metadata = objects.ObjectMeta(name="question", namespace=OWN, uid="1", creation_timestamp=clusters.at(1_000))
     cache.upsert("PlacementPreview", PlacementPreview(metadata=metadata, spec=spec))

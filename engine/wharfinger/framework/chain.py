@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,7 @@ class Chain:
 
     entries: tuple[ChainEntry, ...]
     rules: tuple[PolicyRules, ...] = ()
+    _own_gate: Callable[[PodView], Reason | None] | None = field(default=None, repr=False, compare=False)
     _pod_rules: dict[tuple[int, ...], PodRules] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -161,7 +162,12 @@ class Chain:
 
     def gate(self, pod: PodView) -> Reason | None:
         """The reason why the pod must not enter the queue yet, or None."""
-        return next((reason for plugin in self.pre_enqueues if (reason := plugin.pre_enqueue(pod)) is not None), None)
+        reason = next((reason for plugin in self.pre_enqueues if (reason := plugin.pre_enqueue(pod)) is not None), None)
+        return self._own_gate(pod) if reason is None and self._own_gate is not None else reason
+
+    def with_gate(self, gate: Callable[[PodView], Reason | None]) -> Chain:
+        """The same chain with one more reason why a pod must not enter the queue yet; it decides the same."""
+        return replace(self, _own_gate=gate)
 
     def at(self, point: str) -> tuple[extension.Plugin, ...]:
         """The plugins at an extension point (`"Reserve"`, `"PreBind"`, … of `extension.POINTS`), in order."""

@@ -50,6 +50,10 @@ class PolicyChecks:
         """A value that changes whenever an answer could change."""
         return self._scheduler.state.revision, tuple(profile.chain.revision for profile in self._scheduler.profiles)
 
+    def held_back(self, chain: Chain) -> Chain:
+        """The chain, whose gate also holds pods that would wait now for a suspended policy."""
+        return self._scheduler.budget.held_back(chain, self.snapshot)
+
     def chain_of(self, scheduler_name: str) -> Chain | None:
         """The chain of a profile, None for other schedulers."""
         return next((profile.chain for profile in self._scheduler.profiles if profile.name == scheduler_name), None)
@@ -89,16 +93,25 @@ class PolicyChecks:
         return True, GOVERNS, f'policy "{policy}" decides where these pods go'
 
     def placed_pod_violation(self, pod: objects.Pod, policy: str | None = None) -> PolicyViolation | None:
-        """The violation of a policy (None: of all policies) by a placed pod; None if the scheduler does not know the pod as placed."""
+        """The violation of a policy (None: of all policies) by a placed pod; None if the scheduler does not know the pod as placed.
+
+        Policies that would look at too many placed pods are left out. While the pod would wait for a suspended policy, no node is better.
+        """
         chain = self.chain_of(pod.spec.scheduler_name)
         snapshot = self.snapshot()
         placed = snapshot.placed(PodView(pod).uid)
         if chain is None or placed is None:
             return None
         row, view = placed
-        governing = [each for each in chain.policies if policy in {None, each.name} and each.governs(view, snapshot)]
+        held = self._scheduler.budget.would_hold(chain, view, snapshot)
+        scanning = {suspension.key for suspension in held if suspension.scanned}
+        governing = [
+            each
+            for each in chain.policies
+            if policy in {None, each.name} and (each.name, each.revision) not in scanning and each.governs(view, snapshot)
+        ]
         reasons = tuple(reason for each in governing for reason in violations(each, view, row, snapshot))
-        better = self._decider(pod.spec.scheduler_name, chain).decide(snapshot, _unplaced(pod)).node if reasons else None
+        better = self._decider(pod.spec.scheduler_name, chain).decide(snapshot, _unplaced(pod)).node if reasons and not held else None
         return PolicyViolation(reasons=reasons, better=better)
 
     def precompute(self, pod: objects.Pod) -> Generator[None]:

@@ -98,7 +98,7 @@ class Questions:
         return PreviewQuestion(
             pods=tuple(map(PodView, expansion.pods)),
             made=expansion.made,
-            chain=chain,
+            chain=self._checks.held_back(chain),
             note="\n".join(filter(None, [*unknown, note])),
             what_if=_what_if(spec),
         )

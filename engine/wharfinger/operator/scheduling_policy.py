@@ -30,7 +30,7 @@ from wharfinger.model.state.object_store import EvaluationContext
 from wharfinger.operator.app_objects import app_key_of, policy_name
 from wharfinger.operator.controller import ObjectCache, condition, cut, invalid_field, ready, with_transition_times
 from wharfinger.operator.policy_checks import PolicyChecks, eligible
-from wharfinger.policies.budget import scans_too_much
+from wharfinger.policies.scans import scans_too_much
 
 FIELD = "lastKnownGood"
 

@@ -5,5 +5,6 @@
     scheduler ◀── one immutable value, between two cycles ──────────────────────────┘──▶ last known good, on disk
 
 A text that is refused changes only its own status: its former version and all other policies stay in force. Start with
-`store.py`. `policy_tests.py` runs the `test` blocks, which `wharf test` does too; `budget.py` suspends policies that take too much time.
+`store.py`. `policy_tests.py` runs the `test` blocks, which `wharf test` does too; `budget.py` suspends policies that take too much time,
+or that look at too many placed pods, which `scans.py` counts.
 """

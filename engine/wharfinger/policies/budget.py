@@ -8,8 +8,8 @@ Nothing is measured while decisions are quick: a decision within the budget has 
 policies that govern the pod are measured rule by rule, until some decisions in a row were within the budget. Times are CPU times, so other
 load on the machine does not suspend a policy.
 
-What looks at every placed pod in one step is not measured but counted, before it is done: policies that would take more than
-`MAX_SCANNED` operations for a pod together are suspended at once, those with the most first. A cluster with fewer pods has them decide.
+What looks at every placed pod in one step is not measured but counted, before it is done (`scans.py`): policies that would take too many
+operations for a pod together are suspended at once, those with the most first. A cluster with fewer pods has them decide.
 
 A group is decided in many steps. Each decision about a member is compared with the budget by itself, so that a large group may take long.
 """
@@ -27,14 +27,15 @@ from wharfinger.event_loop import Backoff
 from wharfinger.framework.cluster_event import NO_EVENT
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.plugin_calls import NO_TIMER, CallTimer, DecisionTimer, RuleStatistics, Stopwatch
+from wharfinger.framework.prepared import Reason
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
 from wharfinger.model.state.object_store import EvaluationContext
+from wharfinger.policies import scans
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.chain import Chain
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.snapshot import Snapshot
 
 SUSPEND_AFTER = 3
 """Decisions in a row that exceed the budget, after which a policy is suspended."""
@@ -42,8 +43,6 @@ SUSPEND_AT = 100
 """One decision that takes this many times the budget suspends a policy."""
 STEADY_AFTER = 10
 """Decisions in a row within the budget, after which a policy is not measured any more, and its pauses start again from the first."""
-MAX_SCANNED = 500_000
-"""Operations on placed pods that the policies of a pod may take in one step, about 50 ms."""
 RETRY_AT_SIZE_CHANGE = 0.1
 """The relative change of the number of nodes or placed pods after which a suspended policy is tried again at once."""
 MIN_SIZE = 100
@@ -101,7 +100,7 @@ class Suspension(Struct, frozen=True, kw_only=True):
         if self.scanned:
             why = (
                 f"it would look at every placed pod in each decision with {self.scanned:,} operations, and the policies of a pod may take "
-                f"{MAX_SCANNED:,} together (selections that read the time have no index)"
+                f"{scans.MAX_SCANNED:,} together (selections that read the time have no index)"
             )
         return (
             f'policy "{self.policy}" is suspended: {why}; pods that it governs wait. '
@@ -314,42 +313,22 @@ class PolicyBudget:
         self._watched_names = frozenset(name for name, _ in self._watched)
 
     def _suspend(self, key: Key, seconds: float, allowance: Allowance, scanned: int = 0) -> None:
-        policy, revision = key
-        self._suspended[key] = (
-            Suspension(
-                policy=policy,
-                revision=revision,
-                seconds=seconds,
-                allowed=self.settings.seconds,
-                pause=allowance.pause,
-                since=self._now(),
-                scanned=scanned,
-            ),
-            self._size(),
-        )
+        self._suspended[key] = self._suspension(key, seconds, allowance.pause, scanned), self._size()
         self._changed(*key)
 
-    def _suspend_scans(self, chain: Chain, pod: PodView, at: EvaluationContext) -> None:
-        """Suspend policies that govern a pod until the others look at placed pods with few enough operations."""
-        _, n_pods = self._size()
-        governing = [
-            policy for policy in chain.scanning if (policy.name, policy.revision) not in self._suspended and policy.governs(pod, at)
-        ]
-        left = n_pods * sum(policy.scanned for policy in governing)
-        for policy in sorted(governing, key=lambda policy: (-policy.scanned, policy.name)):
-            if left <= MAX_SCANNED:
-                break
-            taken = n_pods * policy.scanned
-            left -= taken
-            self._watch([policy])
-            allowance = self._watched[policy.name, policy.revision]
-            allowance.suspend(self._monotonic())
-            self._suspend((policy.name, policy.revision), 0.0, allowance, taken)
+    def _suspension(self, key: Key, seconds: float, pause: float, scanned: int) -> Suspension:
+        policy, revision = key
+        allowed, since = self.settings.seconds, self._now()
+        return Suspension(policy=policy, revision=revision, seconds=seconds, allowed=allowed, pause=pause, since=since, scanned=scanned)
 
-    def holding(self, chain: Chain, pod: PodView, at: EvaluationContext) -> tuple[Suspension, ...]:
-        """The suspended policies that govern a pod at this time, with these objects."""
-        if chain.scanning and self.settings.seconds:
-            self._suspend_scans(chain, pod, at)
+    def _scanning_too_much(self, chain: Chain, pod: PodView, at: EvaluationContext) -> list[tuple[CompiledPolicy, int]]:
+        """The policies to suspend before a decision about a pod, with their operations on placed pods."""
+        if not chain.scanning or not self.settings.seconds:
+            return []
+        return list(scans.scanning_too_much(chain, pod, at, self._size()[1], self._suspended))
+
+    def _holding(self, chain: Chain, pod: PodView, at: EvaluationContext) -> tuple[Suspension, ...]:
+        """The policies that are suspended already, of those that govern a pod."""
         if not self._suspended:
             return ()
         return tuple(
@@ -357,6 +336,33 @@ class PolicyBudget:
             for policy in chain.possible_policies(pod.namespace)
             if (policy.name, policy.revision) in self._suspended and policy.governs(pod, at)
         )
+
+    def holding(self, chain: Chain, pod: PodView, at: EvaluationContext) -> tuple[Suspension, ...]:
+        """The suspended policies that govern a pod at this time, with these objects; those that scan too much are suspended now."""
+        for policy, scanned in self._scanning_too_much(chain, pod, at):
+            self._watch([policy])
+            allowance = self._watched[policy.name, policy.revision]
+            allowance.suspend(self._monotonic())
+            self._suspend((policy.name, policy.revision), 0.0, allowance, scanned)
+        return self._holding(chain, pod, at)
+
+    def would_hold(self, chain: Chain, pod: PodView, at: EvaluationContext) -> tuple[Suspension, ...]:
+        """The suspensions for which a pod would wait; suspends no policy. The chain may have policies that do not decide."""
+        pause = self.settings.pauses.seconds(1)
+        scanning = [
+            self._suspension((policy.name, policy.revision), 0.0, pause, scanned)
+            for policy, scanned in self._scanning_too_much(chain, pod, at)
+        ]
+        return (*self._holding(chain, pod, at), *scanning)
+
+    def held_back(self, chain: Chain, at: Callable[[], EvaluationContext]) -> Chain:
+        """The chain for answers about pods that are not decided: its gate also holds pods that would wait for a suspended policy."""
+
+        def waits(pod: PodView) -> Reason | None:
+            found = self.would_hold(chain, pod, at())
+            return Reason("; ".join(map(str, found))) if found else None
+
+        return chain.with_gate(waits)
 
     def adopted(self, chains: Iterable[Chain]) -> None:
         """Forget policies that are in none of these chains, which decide now."""
@@ -454,11 +460,6 @@ class PolicyTimer(DecisionTimer):
         """Count the time since the last mark for an extension point."""
         super().mark(point)
         self._marked(self)
-
-
-def scans_too_much(policy: CompiledPolicy, snapshot: Snapshot) -> bool:
-    """True if a policy alone would take more than `MAX_SCANNED` operations on placed pods in one step."""
-    return policy.scanned * int(snapshot.pod_count.sum()) > MAX_SCANNED
 
 
 def seconds_by_policy(call_timer: DecisionTimer) -> dict[str, float]:

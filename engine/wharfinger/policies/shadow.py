@@ -21,7 +21,8 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.policies.active import ActivePolicies
-from wharfinger.policies.budget import Allowance, BudgetSettings, EveryDecision, scans_too_much
+from wharfinger.policies.budget import Allowance, BudgetSettings, EveryDecision
+from wharfinger.policies.scans import scans_too_much
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy

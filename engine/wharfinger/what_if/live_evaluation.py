@@ -214,7 +214,7 @@ class LiveEvaluations:
         self._turn = asyncio.Lock()
         self._thread = BuildThread(clock)
         self._copy = FollowedCopy()
-        self._kept: tuple[ClusterState, Decider] | None = None
+        self._kept: tuple[ClusterState, Chain, Decider] | None = None
         self._paused_until = 0.0
         self._idle: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
@@ -253,7 +253,7 @@ class LiveEvaluations:
         if request.scheduler_name is None:
             warnings += _of_other_schedulers(expansion.pods, name)
         now = scheduler.snapshot()
-        with closing(self._evaluate_steps(chain, now, expansion, request)) as steps:
+        with closing(self._evaluate_steps(scheduler, chain, now, expansion, request)) as steps:
             new, found = await in_slices(steps, self._clock)
         outcomes = Counter(each.outcome for each in found.pods)
         return EvaluationAnswer(
@@ -299,11 +299,11 @@ class LiveEvaluations:
         self._follow_later(scheduler)
 
     def _evaluate_steps(
-        self, chain: Chain, snapshot: Snapshot, expansion: workloads.Expansion, request: EvaluationRequest
+        self, scheduler: Scheduler, chain: Chain, snapshot: Snapshot, expansion: workloads.Expansion, request: EvaluationRequest
     ) -> Generator[None, None, tuple[tuple[tuple[str, str], ...], _Found]]:
         """A generator of steps that returns the names of new nodes with those of their models, and the answer."""
         state = yield from self._copy.follow(snapshot)
-        decider = self._decider(chain, state)
+        decider = self._decider(scheduler, chain, state)
         with SupposedChanges(state) as supposed:
             for made in expansion.made:
                 supposed.put(made)
@@ -329,11 +329,14 @@ class LiveEvaluations:
             )
         return new, _of_drain(drained)
 
-    def _decider(self, chain: Chain, state: ClusterState) -> Decider:
-        """The decider of the last question if it is for the same chain and the same copy: rules are not prepared again then."""
-        if self._kept is None or self._kept[0] is not state or self._kept[1].chain is not chain:
-            self._kept = state, Decider(chain, max_cells=MAX_KEPT)
-        return self._kept[1]
+    def _decider(self, scheduler: Scheduler, chain: Chain, state: ClusterState) -> Decider:
+        """The decider of the last question if it is for the same chain and the same copy: rules are not prepared again then.
+
+        Pods that would wait for a suspended policy are not decided.
+        """
+        if self._kept is None or self._kept[0] is not state or self._kept[1] is not chain:
+            self._kept = state, chain, Decider(scheduler.budget.held_back(chain, scheduler.snapshot), max_cells=MAX_KEPT)
+        return self._kept[2]
 
 
 def _refuse_without_effect(request: EvaluationRequest) -> None:

@@ -12,7 +12,7 @@ from tests.unit.scheduler.test_groups_live import RACK, gang, member
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble, with_policies
 from wharfinger.model.state.snapshot import Snapshot
-from wharfinger.policies import budget as budgets
+from wharfinger.policies import scans as placed_pod_scans
 from wharfinger.policies.budget import STEADY_AFTER, SUSPEND_AFTER, SUSPEND_AT, SUSPENDED, Allowance, BudgetSettings, PolicyBudget
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
@@ -513,7 +513,7 @@ def scans(policies, scenario):
             await scenario(world)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budgets, "MAX_SCANNED", 100)
+        patch.setattr(placed_pod_scans, "MAX_SCANNED", 100)
         asyncio.run(run())
 
 

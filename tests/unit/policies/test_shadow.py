@@ -9,7 +9,7 @@ from tests.unit.scheduler.running import node, pod, running
 from wharfinger.compiler import bound
 from wharfinger.framework.chain import with_policies
 from wharfinger.framework.evaluation import cycle, kept_result
-from wharfinger.policies import budget, shadow
+from wharfinger.policies import scans, shadow
 from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.budget import SUSPEND_AFTER, BudgetSettings
 from wharfinger.policies.shadow import MAX_KEPT, MAX_TIME_SHARE, Shadows
@@ -188,7 +188,7 @@ async def test_what_takes_steps_is_done_while_decisions_pass_by_unseen(monkeypat
 
 @story
 async def test_a_shadow_that_would_look_at_too_many_placed_pods_sees_no_decision(monkeypatch):
-    monkeypatch.setattr(budget, "MAX_SCANNED", 10)
+    monkeypatch.setattr(scans, "MAX_SCANNED", 10)
     young = 'filter f { require count(pods where (age(it.created) ?? 1d) < 5min, on: node) < 9 else "many" }'
     policies = active([A], young=compiled(f'policy "young"\n{young}'))
     async with started(policies) as world:
