@@ -134,7 +134,7 @@ def test_a_cluster_that_has_changed_stops_the_plan_and_nothing_stays_cordoned(co
     wait_bound(control_plane, PODS + 1)
 
 
-def closed(api):
+def cordoned(api):
     return {node["metadata"]["name"] for node in api.list("Node") if node["spec"].get("unschedulable")}
 
 
@@ -148,18 +148,18 @@ def test_the_cordons_of_a_killed_rebalance_are_reported_and_removed(control_plan
     own = fullest(api)
     api.patch("Node", own, {"spec": {"unschedulable": True}})  # an administrator's
     running = rebalance(control_plane, "--apply", "--pods-of", NAME)
-    eventually(lambda: closed(api) - {own})
+    eventually(lambda: cordoned(api) - {own})
     running.kill()
     running.communicate(timeout=60)
-    assert closed(api) > {own}
+    assert cordoned(api) > {own}
     code, _, err = ended(rebalance(control_plane, "--apply", "--pods-of", NAME))
     assert code == 2
     assert "still cordoned by another rebalance (wharf rebalance, process" in err
     assert "--undo-cordons" in err
     command = [WHARF, "rebalance", "--live", f"--kubeconfig={control_plane.kubeconfig}", "--undo-cordons"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stdout.count("is open again")) == (0, done.stdout.count("\n")), done.stderr
-    assert closed(api) == {own}
+    assert (done.returncode, done.stdout.count("is uncordoned")) == (0, done.stdout.count("\n")), done.stderr
+    assert cordoned(api) == {own}
     wait_bound(control_plane, PODS)
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "no node was left cordoned by a rebalance\n"
@@ -189,7 +189,7 @@ def test_a_kept_plan_is_carried_out_as_it_is_and_refused_once_it_is_stale(contro
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert "is gone, or being deleted; nothing was changed" in done.stderr
-    assert ({pod["metadata"]["uid"] for pod in api.list("Pod")}, closed(api)) == (before, set())
+    assert ({pod["metadata"]["uid"] for pod in api.list("Pod")}, cordoned(api)) == (before, set())
 
 
 def fullest(api):
@@ -234,7 +234,7 @@ def test_changes_by_others_stop_a_plan_with_a_report_and_uncordoned_nodes(contro
     assert code in {0, 1}, out + err
     assert said in err
     assert "Traceback" not in err
-    assert all(name == fullest(api) for name in closed(api)) if interfere is foreign_cordon else closed(api) == set()
+    assert all(name == fullest(api) for name in cordoned(api)) if interfere is foreign_cordon else cordoned(api) == set()
 
 
 def scaled_to_none(api):
@@ -256,7 +256,7 @@ def test_a_workload_that_is_given_up_half_way_is_not_waited_for(control_plane, s
     assert code in {0, 1}, out + err  # 0 if all had been made
     assert " after 200 s" not in err
     assert "Traceback" not in err
-    assert closed(api) == set()
+    assert cordoned(api) == set()
 
 
 def test_a_budget_that_allows_an_eviction_again_is_waited_for(control_plane, spread_out):
@@ -273,7 +273,7 @@ def test_a_budget_that_allows_an_eviction_again_is_waited_for(control_plane, spr
     code, out, err = ended(running)
     assert code == 0, out + err
     assert len(used(api)) == 1
-    assert closed(api) == set()
+    assert cordoned(api) == set()
 
 
 def test_a_plan_of_another_cluster_changes_nothing(control_plane, spread_out, tmp_path):
@@ -289,7 +289,7 @@ def test_a_plan_of_another_cluster_changes_nothing(control_plane, spread_out, tm
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2, done.stderr
     assert "is gone, or being deleted; nothing was changed" in done.stderr
-    assert ({pod["metadata"]["uid"] for pod in api.list("Pod")}, closed(api)) == (before, set())
+    assert ({pod["metadata"]["uid"] for pod in api.list("Pod")}, cordoned(api)) == (before, set())
 
 
 def test_a_pod_that_is_protected_half_way_stays_and_the_moves_without_it_are_made(control_plane, spread_out, tmp_path):
@@ -315,7 +315,7 @@ def test_a_pod_that_is_protected_half_way_stays_and_the_moves_without_it_are_mad
     assert "left out, because they are no longer what was planned" in err
     assert last["uid"] in {pod["metadata"]["uid"] for pod in api.list("Pod")}
     assert not used(api) & {move["source"] for move in moves if move not in of_last}  # these nodes were freed
-    assert closed(api) == set()
+    assert cordoned(api) == set()
 
 
 def test_a_replacement_that_no_scheduler_places_stops_it(control_plane, nodes):
@@ -328,7 +328,7 @@ def test_a_replacement_that_no_scheduler_places_stops_it(control_plane, nodes):
     code, out, err = ended(rebalance(control_plane, "--apply", "--pods-of", NAME, "--timeout=5s"))
     assert code == 1, out + err
     assert "no replacement has a node after 5 s" in err
-    assert closed(api) == set()
+    assert cordoned(api) == set()
 
 
 def test_an_interrupt_while_a_budget_forbids_the_next_eviction_says_that_no_pod_is_missing(control_plane, spread_out):
@@ -344,24 +344,24 @@ def test_an_interrupt_while_a_budget_forbids_the_next_eviction_says_that_no_pod_
     code, out, err = ended(running)
     assert code == 130, out + err
     assert "no evicted pod is without a replacement" in err
-    assert closed(api) == set()
+    assert cordoned(api) == set()
     wait_bound(control_plane, PODS)
 
 
 def test_an_interrupt_while_the_api_server_is_away_names_the_cordoned_nodes_in_few_lines(control_plane, spread_out):
     api = control_plane.api
     running = rebalance(control_plane, "--apply", "--pods-of", NAME, "--timeout=3s")
-    eventually(lambda: closed(api))
+    eventually(lambda: cordoned(api))
     control_plane.api_server.kill()
     running.send_signal(signal.SIGTERM)
     code, out, err = ended(running)
     control_plane.start_api_server()
     assert code == 130, out + err
     assert err.count("watch of ") == 1, err
-    assert "still cordoned, open them with wharf rebalance --live --undo-cordons: node-" in err
+    assert "still cordoned, uncordon them with wharf rebalance --live --undo-cordons: node-" in err
     command = [WHARF, "rebalance", "--live", f"--kubeconfig={control_plane.kubeconfig}", "--undo-cordons"]
     assert subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).returncode == 0
-    assert closed(api) == set()
+    assert cordoned(api) == set()
     wait_bound(control_plane, PODS)
 
 
@@ -378,7 +378,7 @@ def test_an_interrupt_opens_the_nodes_and_a_second_run_ends_the_work(control_pla
     running.send_signal(number)
     code, out, err = ended(running)
     assert code == 130, out + err
-    assert closed(api) == set()
+    assert cordoned(api) == set()
     wait_bound(control_plane, PODS)
     code, out, err = ended(rebalance(control_plane, "--apply", "--pods-of", NAME))
     assert code == 0, out + err
@@ -392,7 +392,7 @@ def test_two_at_the_same_time_leave_every_pod_placed_and_every_node_open(control
     assert {code for code, *_ in results} <= {0, 1, 2}, results
     assert not any("Traceback" in err for *_, err in results), results
     wait_bound(control_plane, PODS)
-    assert closed(api) == set()
+    assert cordoned(api) == set()
 
 
 RANKED = 'policy "ranked"\nscore rank weight 1000 = if node.name == "{best}" then 100 else 0\n'
@@ -428,7 +428,7 @@ def test_a_policy_that_is_edited_half_way_stops_the_plan(control_plane, ranked):
     assert code == 1, out + err
     assert "stopped, because the cluster is no longer what was planned on: pod default/web-" in err
     assert "got node-0002, and the policies and settings of this plan choose node-0001: the scheduler decides by others" in err
-    assert closed(api) == set()
+    assert cordoned(api) == set()
     wait_bound(control_plane, MANY)
     on = Counter(pod["spec"]["nodeName"] for pod in api.list("Pod"))
     assert on["node-0002"] == 1  # no more pods were evicted
@@ -445,7 +445,7 @@ def test_an_edit_of_a_policy_that_changes_no_decision_does_not_stop_the_plan(con
     code, out, err = ended(running)
     assert code == 0, out + err
     assert used(api) == {"node-0001"}
-    assert closed(api) == set()
+    assert cordoned(api) == set()
 
 
 @pytest.mark.parametrize("change", [{"spec": {"unschedulable": True}}, None], ids=["cordoned", "deleted"])
@@ -463,4 +463,4 @@ def test_a_node_that_goes_half_way_gets_no_pod_and_the_report_is_not_about_polic
     assert code in {0, 1}, out + err  # 0 if all had moved
     assert "decides by others" not in err
     assert "Traceback" not in err
-    assert closed(api) <= {"node-0001"}
+    assert cordoned(api) <= {"node-0001"}

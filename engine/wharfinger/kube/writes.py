@@ -329,9 +329,9 @@ class ApiEvictions:
         }
         await self._send("POST", f"{path_of(pod)}/eviction", msgspec.json.encode(body))
 
-    async def cordon(self, node: str, annotations: Mapping[str, str | None], *, closed: bool) -> None:
+    async def set_cordon(self, node: str, annotations: Mapping[str, str | None], *, cordoned: bool) -> None:
         """Cordon the node, or uncordon it; in the same write, set these annotations of the node, and remove those that are None."""
-        body = {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True if closed else None}}
+        body = {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True if cordoned else None}}
         await self._send("PATCH", f"/api/v1/nodes/{node}", msgspec.json.encode(body), MERGE_PATCH)
 
     async def _send(self, method: str, path: str, body: bytes, content_type: str = JSON) -> None:

@@ -134,7 +134,7 @@ def test_a_line_that_nobody_can_read_does_not_end_a_plan(monkeypatch):
             raise BrokenPipeError
 
     monkeypatch.setattr("sys.stderr", Gone())
-    rebalance._tell("opening 2 cordoned nodes")
+    rebalance._report("uncordoning 2 cordoned nodes")
 
 
 def test_a_cordon_that_another_rebalance_has_left_is_reported(wharf, snapshot):

@@ -78,7 +78,7 @@ class Draft:
         self._index: GroupIndex | None = None  # if groups wait; with the pods as the moves have left them
         self._waiting_groups: Mapping[str, tuple[PodView, ...]] = {}
         self._blocked_groups: Mapping[str, tuple[PodView, ...]] = {}
-        self._open: dict[str, tuple[int, objects.Node]] = {}  # the rows of cordoned nodes, and these as they were
+        self._cordoned: dict[str, tuple[int, objects.Node]] = {}  # the rows of cordoned nodes, and these as they were
         self._undo: list[Callable[[], object]] = []
         self._again: dict[str, PodView] = {}
 
@@ -90,7 +90,7 @@ class Draft:
     @property
     def cordoned(self) -> frozenset[str]:
         """The nodes that are cordoned now, without those that were from the start."""
-        return frozenset(self._open)
+        return frozenset(self._cordoned)
 
     def mark(self) -> int:
         """The present point, for `back_to`."""
@@ -105,22 +105,22 @@ class Draft:
         """Cordon a node; False if it was cordoned already, unknown, or one too many."""
         snapshot = self.snapshot
         row = snapshot.row(name)
-        if row is None or name in self._open or snapshot.unschedulable[row] or self._is_full():
+        if row is None or name in self._cordoned or snapshot.unschedulable[row] or self._is_full():
             return False
         node = snapshot.node(row).object
-        self._close(name, row, node)
-        self._undo.append(partial(self._reopen, name))
+        self._set_cordon(name, row, node)
+        self._undo.append(partial(self._remove_cordon, name))
         return True
 
     def uncordon(self, names: Iterable[str]) -> None:
         """Undo `cordon` for some nodes."""
         for name in names:
-            row, node = self._open[name]
-            self._reopen(name)
-            self._undo.append(partial(self._close, name, row, node))
+            row, node = self._cordoned[name]
+            self._remove_cordon(name)
+            self._undo.append(partial(self._set_cordon, name, row, node))
 
-    def open_node(self, name: str) -> None:
-        """Open a node that is cordoned, also one that was cordoned from the start; `cordoned` stays as it is."""
+    def ignore_cordon(self, name: str) -> None:
+        """Treat a cordoned node as not cordoned, also one that was cordoned from the start; `cordoned` stays as it is."""
         snapshot = self.snapshot
         row = snapshot.row(name)
         if row is None or not snapshot.unschedulable[row]:
@@ -131,14 +131,14 @@ class Draft:
         self._undo.append(partial(self.state.update_node, node))
 
     def _is_full(self) -> bool:
-        return self.most_cordons is not None and len(self._open) >= self.most_cordons
+        return self.most_cordons is not None and len(self._cordoned) >= self.most_cordons
 
-    def _close(self, name: str, row: int, node: objects.Node) -> None:
-        self._open[name] = row, node
+    def _set_cordon(self, name: str, row: int, node: objects.Node) -> None:
+        self._cordoned[name] = row, node
         self.state.update_node(cordoned(node))
 
-    def _reopen(self, name: str) -> None:
-        _, node = self._open.pop(name)
+    def _remove_cordon(self, name: str) -> None:
+        _, node = self._cordoned.pop(name)
         self.state.update_node(node)
 
     def decide(self, pod: PodView) -> Decision:
@@ -170,16 +170,16 @@ class Draft:
     def move(self, pod: PodView, acceptable: Acceptable, kept: frozenset[str], wanted: Choice | None = None) -> Moved | None:
         """Move a pod to an acceptable node; None if there is none, and then nothing has changed.
 
-        The nodes of `kept` stay cordoned, and the pod's own node is cordoned while it moves. Other nodes that are cordoned are opened if
-        they are acceptable. `wanted` chooses among the acceptable nodes, and the chain's own choice is taken where it is not available.
+        The nodes of `kept` stay cordoned, and the pod's own node is cordoned while it moves. Other cordoned nodes are uncordoned if they
+        are acceptable. `wanted` chooses among the acceptable nodes; if it chooses none, the chain's own choice is taken.
         """
         mark = self.mark()
         source = self.evict(pod)
         snapshot = self.snapshot
         mask = acceptable(snapshot)
-        opened = [name for name, (row, _) in self._open.items() if mask[row] and name not in kept and name != source]
-        self.uncordon(opened)
-        frees = not {move.source for move in self.moves}.isdisjoint(opened)
+        uncordoned = [name for name, (row, _) in self._cordoned.items() if mask[row] and name not in kept and name != source]
+        self.uncordon(uncordoned)
+        frees = not {move.source for move in self.moves}.isdisjoint(uncordoned)
         self.cordon(source)
         pending = self.claimed(self.recreated(pod))
         for number in range(MAX_ROUNDS):
@@ -210,7 +210,7 @@ class Draft:
 
         One pod for each template is enough. `index` has the groups with their placed members.
 
-        A node that rejects a pod by itself does so until pods leave it, and then it is cordoned. Until one is opened again, only the other
+        A node that rejects a pod by itself does so until pods leave it, and then it is cordoned. Until one is uncordoned, only the other
         pods are looked at. Members of a group may fit each and not all, so only groups that pods of other nodes keep away are looked at.
         """
         mark = self.mark()
@@ -239,7 +239,7 @@ class Draft:
     def _lets_in(self, *, frees: bool) -> bool:
         """True if a waiting pod or group has a place now. It would be placed before the replacement of an evicted pod, which may need it.
 
-        `frees`: a node that pods have left was opened again.
+        `frees`: a node that pods have left was uncordoned.
         """
         mark = self.mark()
         found = any(self.decide(self.claimed(pod)).node is not None for pod in (self._waiting if frees else self._blocked))

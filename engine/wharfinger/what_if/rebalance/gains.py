@@ -47,8 +47,8 @@ class Bundle(Struct, frozen=True):
 class NodeValue(Protocol):
     """A value of each node that depends on its pods."""
 
-    def total(self, snapshot: Snapshot, closed: frozenset[str]) -> float:
-        """The value of all nodes but `closed`."""
+    def total(self, snapshot: Snapshot, excluded: frozenset[str]) -> float:
+        """The value of all nodes but `excluded`."""
 
     def would_fall(self, snapshot: Snapshot, pod: PodView) -> Mask:
         """True for each node whose value would fall with this pod on it, `(n_nodes,) bool`."""
@@ -72,10 +72,10 @@ class NodeValue(Protocol):
 class FreeNodes:
     """1 for each node without pods other than those that always stay."""
 
-    def total(self, snapshot: Snapshot, closed: frozenset[str]) -> float:
+    def total(self, snapshot: Snapshot, excluded: frozenset[str]) -> float:
         """The number of free nodes."""
         free = self.others(snapshot) == 0
-        free[_rows(snapshot, closed)] = False
+        free[_rows(snapshot, excluded)] = False
         return float(np.count_nonzero(free))
 
     def would_fall(self, snapshot: Snapshot, pod: PodView) -> Mask:  # noqa: ARG002 — any pod makes it fall
@@ -113,10 +113,10 @@ class FreeUnits:
     def __init__(self, unit: Mapping[str, int]) -> None:
         self._unit = {name: amount for name, amount in unit.items() if amount > 0}
 
-    def total(self, snapshot: Snapshot, closed: frozenset[str]) -> float:
+    def total(self, snapshot: Snapshot, excluded: frozenset[str]) -> float:
         """The number of free units."""
         found = self._free(snapshot, {})
-        found[_rows(snapshot, closed)] = 0
+        found[_rows(snapshot, excluded)] = 0
         return float(found.sum())
 
     def would_fall(self, snapshot: Snapshot, pod: PodView) -> Mask:
@@ -276,7 +276,7 @@ class Search:
         self.ends_at = 0
         self._may_move = may_move
         snapshot = draft.snapshot
-        self.closed = frozenset(snapshot.names[row] for row in np.flatnonzero(snapshot.unschedulable).tolist()) - draft.cordoned
+        self.excluded = frozenset(snapshot.names[row] for row in np.flatnonzero(snapshot.unschedulable).tolist()) - draft.cordoned
         self._largest = np.maximum(snapshot.allocatable.max(axis=1, initial=1), 1)
 
     @property
@@ -286,7 +286,7 @@ class Search:
 
     def total(self) -> float:
         """The value now."""
-        return self.value.total(self.draft.snapshot, self.closed)
+        return self.value.total(self.draft.snapshot, self.excluded)
 
     def begun(self) -> tuple[float, int]:
         """The value, and the number of moves so far: where `since` counts from."""
@@ -300,7 +300,7 @@ class Search:
 
     def open_rows(self) -> list[int]:
         """The rows of the nodes that were not cordoned from the start."""
-        return [row for row, name in enumerate(self.draft.snapshot.names) if name not in self.closed]
+        return [row for row, name in enumerate(self.draft.snapshot.names) if name not in self.excluded]
 
     def movable(self, rows: Iterable[int]) -> Iterator[tuple[int, list[PodView]]]:
         """The row of each of some nodes, and the pods that may move from there and have not been moved yet."""

@@ -65,9 +65,9 @@ class MoveNotPossible(Exception):
 
 
 def left_cordons(snapshot: Snapshot) -> Mapping[str, str]:
-    """The author of the cordon, by the names of nodes that a rebalance has cordoned and that were not opened; sorted by name."""
-    closed = (snapshot.node(row).object.metadata for row in np.flatnonzero(snapshot.unschedulable).tolist())
-    found = {node.name: node.annotations[CORDONED_BY] for node in closed if CORDONED_BY in node.annotations}
+    """The author of the cordon, by the names of nodes that a rebalance has cordoned and not uncordoned since; sorted by name."""
+    cordoned = (snapshot.node(row).object.metadata for row in np.flatnonzero(snapshot.unschedulable).tolist())
+    found = {node.name: node.annotations[CORDONED_BY] for node in cordoned if CORDONED_BY in node.annotations}
     return dict(sorted(found.items()))
 
 
@@ -76,7 +76,7 @@ def cordon_hint(left: Mapping[str, str]) -> str:
     owners = ", ".join(sorted(set(left.values())))
     return (
         f"still cordoned by another rebalance ({owners}): {wording.capped([*left], MAX_NAMED)}; "
-        f"if it does not run any more, open them with {UNDO}"
+        f"if it does not run any more, uncordon them with {UNDO}"
     )
 
 
@@ -136,7 +136,7 @@ class MoveCheck:
         self._ending: dict[str, PodView] = {}  # evicted pods that may still be there
         self._expected: dict[str, str] = {}  # the nodes of the last check, by the uid of the pod that moves there
         self._replacements: dict[str, tuple[PodView, str]] = {}  # by uid: of which pod, and its expected node
-        self._lifted: set[str] = set()  # nodes that this plan has cordoned and that are open in the draft
+        self._lifted: set[str] = set()  # nodes that this plan has cordoned and that are uncordoned in the draft
 
     # ── what the plan has done ──
 
@@ -258,8 +258,8 @@ class MoveCheck:
 
     def _totals(self, goals: Iterable[Goal]) -> dict[Goal, float]:
         snapshot = self.draft.snapshot
-        closed = frozenset(snapshot.names[row] for row in np.flatnonzero(snapshot.unschedulable).tolist())
-        others = closed - self.ours - self.draft.cordoned
+        cordoned = frozenset(snapshot.names[row] for row in np.flatnonzero(snapshot.unschedulable).tolist())
+        others = cordoned - self.ours - self.draft.cordoned
         asked = [goal for goal in goals if goal in CONSOLIDATING]
         return {goal: value_of(goal, self._plan_options, snapshot)[0].total(snapshot, others) for goal in asked}
 
@@ -314,7 +314,7 @@ class MoveCheck:
         draft = self.draft
         draft.uncordon(sorted(draft.cordoned - step.cordoned))
         for name in sorted(self.ours - step.cordoned - self._lifted):
-            draft.open_node(name)
+            draft.ignore_cordon(name)
             self._lifted.add(name)
         for name in sorted(step.cordoned - draft.cordoned - (self.ours - self._lifted)):
             draft.cordon(name)
@@ -379,8 +379,8 @@ class MoveCheck:
         """True if a node differs by a cordon of this plan at most, and is cordoned by it exactly if it should be."""
         if before is None or now is None or self._is_cordoned(now) != (now.metadata.name in self.ours):
             return before is now
-        closed = [node.spec.unschedulable and not self._is_cordoned(node) for node in (before, now)]  # by others
-        return closed[0] == closed[1] and not changed_parts(_opened(before), _opened(now))
+        cordoned = [node.spec.unschedulable and not self._is_cordoned(node) for node in (before, now)]  # by others
+        return cordoned[0] == cordoned[1] and not changed_parts(_without_cordon(before), _without_cordon(now))
 
     def _is_cordoned(self, node: objects.Node) -> bool:
         return node.spec.unschedulable and node.metadata.annotations.get(CORDONED_BY) == self._by
@@ -402,7 +402,7 @@ def gone(move: Move) -> str:
     return f"pod {move.pod} is gone, or being deleted"
 
 
-def _opened(node: objects.Node) -> objects.Node:
+def _without_cordon(node: objects.Node) -> objects.Node:
     """The node without a cordon, its taint and its author."""
     annotations = {name: text for name, text in node.metadata.annotations.items() if name != CORDONED_BY}
     taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT.key)

@@ -1,12 +1,12 @@
 """A plan of moves that makes a cluster better by some goals, in which every moved pod has a place when its turn comes.
 
-The goals are worked off in the order given, each on the cluster that the moves of the ones before leave; a later goal never undoes what an
-earlier one has gained. No pod is evicted by preemption for a moved pod, and a pod moves at most once. Pods that wait and have a place get
-it before the first move, as the running scheduler will see to. No move gives a place to one of the others, or to a group of them, which
-could take that of the moved pod.
+Goals are planned in the order given, each on the cluster as the moves for earlier goals leave it. A later goal never undoes the gain of an
+earlier one. No pod is evicted by preemption for a moved pod, and a pod moves at most once. Pending pods that fit on a node are placed
+before the first move, because the running scheduler will place them. No move makes room for another pending pod, or for a group of them,
+which could take the place of the moved pod.
 
 While a pod moves, its old node is cordoned: it does not come back, and no other pod takes the room that it leaves. Nodes that are freed
-stay cordoned until the end, and so do, during a move, the nodes on which it must not end. All are opened again after the last move.
+stay cordoned until the end, and so do, during a move, the nodes on which it must not end. All are uncordoned after the last move.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class GoalProgress(Struct, frozen=True, kw_only=True):
 
 
 class Rebalance(Struct, frozen=True, kw_only=True):
-    """A plan. `uncordon` are the nodes to open after the last move.
+    """A plan. `uncordon` are the nodes to uncordon after the last move.
 
     `staying` counts the placed pods that may not move by the reason, `left` has a sentence for each violation that no move ends, and
     `placed_first` are the waiting pods that have a place already. `interrupted` is True if the search was ended early: more may be gained.
@@ -372,10 +372,10 @@ Found = TypeVar("Found")
 
 
 def decided_without_pod(draft: Draft, pod: PodView, question: Callable[[Decision, str], Found]) -> Found:
-    """The answer to a question about the decision for the pod, made again, and its present node, as if this were open; nothing changes."""
+    """The result of `question` for a new decision about the pod and its present node, as if the node were not cordoned. Changes nothing."""
     mark = draft.mark()
     source = draft.evict(pod)
-    draft.open_node(source)
+    draft.ignore_cordon(source)
     found = question(draft.decide(draft.recreated(pod)), source)
     draft.back_to(mark)
     return found
@@ -409,8 +409,8 @@ def anywhere(snapshot: Snapshot) -> Mask:
 
 
 def _steps(moves: Sequence[Moved], goals: Sequence[Goal]) -> tuple[tuple[Move, ...], tuple[str, ...]]:
-    """The moves with the cordons to change before each, and the nodes to open after the last."""
-    steps, closed = [], frozenset[str]()
+    """The moves with the cordons to change before each, and the nodes to uncordon after the last."""
+    steps, cordoned = [], frozenset[str]()
     for moved, goal in zip(moves, goals, strict=True):
         steps.append(
             Move(
@@ -422,9 +422,9 @@ def _steps(moves: Sequence[Moved], goals: Sequence[Goal]) -> tuple[tuple[Move, .
                 why=moved.why,
                 gain=moved.gain,
                 ties=moved.ties,
-                cordon=tuple(sorted(moved.cordoned - closed)),
-                uncordon=tuple(sorted(closed - moved.cordoned)),
+                cordon=tuple(sorted(moved.cordoned - cordoned)),
+                uncordon=tuple(sorted(cordoned - moved.cordoned)),
             )
         )
-        closed = moved.cordoned
-    return tuple(steps), tuple(sorted(closed))
+        cordoned = moved.cordoned
+    return tuple(steps), tuple(sorted(cordoned))

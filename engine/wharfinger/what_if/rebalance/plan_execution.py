@@ -5,8 +5,8 @@ moves that belong together is made if it is still possible and worth it, as `mov
 the plan goes on with the next. The plan stops if a pod has no place, if the scheduler decides by other rules, if another rebalance is
 at work, and if the API server refuses an eviction for too long.
 
-Whatever happens, the nodes that were cordoned for the plan are opened again, also when the plan is cancelled. Only a process that is
-killed, or cancelled a second time, leaves them cordoned; `undo` of a later one opens them. To mark these nodes, unlike those that an
+Whatever happens, the nodes that were cordoned for the plan are uncordoned, also when the plan is cancelled. Only a process that is
+killed, or cancelled a second time, leaves them cordoned; `undo` of a later one uncordons them. To mark these nodes, unlike those that an
 administrator has cordoned, an annotation is written together with the cordon, with the owner and the time. The nodes of one step are
 cordoned at the same time, a limited number at once.
 
@@ -56,18 +56,18 @@ RETRY_SECONDS = 1.0
 TIMEOUT = 300.0
 """Seconds to wait for a write to be accepted, and for a pod to be placed again."""
 CONCURRENT_CORDONS = 16
-"""Nodes that are cordoned or opened at the same time."""
+"""Nodes that are cordoned or uncordoned at the same time."""
 UNPLACED_SECONDS = 30.0
 """Seconds for which the scheduler may report that the replacement of an evicted pod finds no node, before the plan stops."""
 
 
 class NodeWrites(Protocol):
-    """The writes of a plan that is carried out. Both raise WriteFailed, which has the information whether a retry may succeed."""
+    """The writes of a plan that is carried out. Both raise WriteFailed, which says if a retry may succeed."""
 
     async def evict(self, pod: PodView) -> None:
         """Evict the pod of this uid by the Eviction API; `gone` if it no longer exists."""
 
-    async def cordon(self, node: str, annotations: Mapping[str, str | None], *, closed: bool) -> None:
+    async def set_cordon(self, node: str, annotations: Mapping[str, str | None], *, cordoned: bool) -> None:
         """Cordon the node, or uncordon it, and set these annotations (None: remove); `gone` if it no longer exists."""
 
 
@@ -87,17 +87,17 @@ class SkippedMove(Struct, frozen=True, kw_only=True):
 
 
 class CarriedOut(Struct, frozen=True, kw_only=True):
-    """The steps of a plan that were done; `stopped` is the reason why the rest was not, `closed` are nodes that stay cordoned.
+    """The result of carrying out a plan; `stopped` is the reason why it ended early, None if it did not.
 
-    `left_out` are moves that were not made while the plan went on, `left` those that it did not come to. `evicted` is the number of pods
-    that were evicted: more than `completed` if one has no replacement on a node. `cancelled` is True if it stopped
-    because its task was cancelled, which `stopped` then says; `refused` if the API server has refused a write for good.
+    `left_out` are moves that were not made while the plan went on, `left` are moves after the plan stopped. `evicted` is the number of
+    evicted pods: more than `completed` if one has no replacement on a node. `still_cordoned` are nodes that could not be uncordoned.
+    `cancelled` is True if the task was cancelled, which `stopped` then says; `refused` if the API server has refused a write for good.
     """
 
     completed: tuple[CompletedMove, ...]
     left: tuple[Move, ...]
     stopped: str | None
-    closed: tuple[str, ...]
+    still_cordoned: tuple[str, ...]
     left_out: tuple[SkippedMove, ...] = ()
     evicted: int = 0
     cancelled: bool = False
@@ -106,7 +106,7 @@ class CarriedOut(Struct, frozen=True, kw_only=True):
     @property
     def changed(self) -> bool:
         """True if a pod was evicted, or a node is left cordoned."""
-        return bool(self.evicted or self.closed)
+        return bool(self.evicted or self.still_cordoned)
 
 
 class _Refused(Stopped):
@@ -155,13 +155,13 @@ class PlanExecution:
         """Carry out the moves in order.
 
         Nothing is written if the plan does not hold to begin with, or if another rebalance has left nodes cordoned. If the task is
-        cancelled, the nodes are opened and the result is returned as for any other stop; a second time it raises CancelledError.
+        cancelled, the nodes are uncordoned and the result is returned as for any other stop; a second time it raises CancelledError.
         """
         left = left_cordons(self._live.state.snapshot())
         stopped = cordon_hint(left) if left else None
         cancelled = refused = False
         if stopped is not None:
-            return CarriedOut(completed=(), left=tuple(moves), stopped=stopped, closed=())
+            return CarriedOut(completed=(), left=tuple(moves), stopped=stopped, still_cordoned=())
         try:
             stopped = await self.reason_to_stop(moves)
             if stopped is None:
@@ -175,16 +175,16 @@ class PlanExecution:
                 task.uncancel()
             cancelled, stopped = True, self._interrupted()
             if self._ours:
-                self._report(f"opening {wording.count(len(self._ours), 'cordoned node')}")
+                self._report(f"uncordoning {wording.count(len(self._ours), 'cordoned node')}")
         finally:
-            closed = await self._open_all()
+            still_cordoned = await self._uncordon_all()
         past = len(self._completed) + len(self._left_out)
         return CarriedOut(
             completed=tuple(self._completed),
             left_out=tuple(self._left_out),
             left=tuple(moves[past:]),
             stopped=stopped,
-            closed=closed,
+            still_cordoned=still_cordoned,
             evicted=self._evictions,
             cancelled=cancelled,
             refused=refused,
@@ -224,18 +224,18 @@ class PlanExecution:
         return f"pod {self._leaving.pod} {was} evicted, and its replacement is not waited for"
 
     async def undo(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Open the nodes that earlier rebalances have left cordoned; (those that are open now, those that could not be opened)."""
+        """Uncordon the nodes that earlier rebalances have left cordoned; (those that are uncordoned now, those that could not be)."""
         self._ours.update(left_cordons(self._live.state.snapshot()))
         found = sorted(self._ours)
-        closed = await self._open_all()
-        return tuple(name for name in found if name not in closed), closed
+        still_cordoned = await self._uncordon_all()
+        return tuple(name for name in found if name not in still_cordoned), still_cordoned
 
     # ── one move ──
 
     async def _set_cordons(self, wanted: frozenset[str]) -> None:
         """Open the nodes that are cordoned for the plan, but not for its next move, and cordon those that are to be for that."""
-        await self._at_once(sorted(self._ours - wanted), partial(self._cordon, closed=False))
-        await self._at_once(sorted(wanted - self._ours), partial(self._cordon, closed=True))
+        await self._at_once(sorted(self._ours - wanted), partial(self._cordon, cordoned=False))
+        await self._at_once(sorted(wanted - self._ours), partial(self._cordon, cordoned=True))
 
     async def _move(self, move: Move) -> None:
         pod = self._live.pods.get(move.uid)
@@ -303,25 +303,27 @@ class PlanExecution:
         self._evictions += 1
         await self._awaited(lambda: leaves() or None, f"pod {pod.key} was evicted, and is still there")
 
-    async def _cordon(self, name: str, *, closed: bool) -> None:
-        if closed and (self._is_closed(name) or self._live.state.snapshot().row(name) is None):
-            return  # by someone else, who will open it; or it is gone
-        if not closed and name not in self._ours:
+    async def _cordon(self, name: str, *, cordoned: bool) -> None:
+        if cordoned and (self._is_cordoned(name) or self._live.state.snapshot().row(name) is None):
+            return  # by someone else, who will uncordon it; or it is gone
+        if not cordoned and name not in self._ours:
             return
-        if closed:
+        if cordoned:
             self._ours.add(name)  # before it is written: an answer may be lost
         try:
-            await self._written(partial(self._mark, name, closed=closed), f"{'cordoning' if closed else 'opening'} node {name}")
+            await self._written(partial(self._mark, name, cordoned=cordoned), f"{'cordoning' if cordoned else 'uncordoning'} node {name}")
         except _Refused:
-            if closed and not self._is_closed(name):
+            if cordoned and not self._is_cordoned(name):
                 self._ours.discard(name)
             raise
-        await self._awaited(lambda: self._is_closed(name) == closed or None, f"node {name} is not {'cordoned' if closed else 'open'}")
-        if not closed:
+        await self._awaited(
+            lambda: self._is_cordoned(name) == cordoned or None, f"node {name} is not {'cordoned' if cordoned else 'uncordoned'}"
+        )
+        if not cordoned:
             self._ours.discard(name)
 
-    async def _mark(self, name: str, *, closed: bool) -> None:
-        await self._writes.cordon(name, {CORDONED_BY: self._by if closed else None}, closed=closed)
+    async def _mark(self, name: str, *, cordoned: bool) -> None:
+        await self._writes.set_cordon(name, {CORDONED_BY: self._by if cordoned else None}, cordoned=cordoned)
 
     @staticmethod
     async def _at_once(names: Iterable[str], change: Callable[[str], Awaitable[None]]) -> None:
@@ -336,29 +338,29 @@ class PlanExecution:
         if failures:
             raise failures[0]
 
-    def _is_closed(self, name: str) -> bool:
+    def _is_cordoned(self, name: str) -> bool:
         snapshot = self._live.state.snapshot()
         row = snapshot.row(name)
         return row is not None and bool(snapshot.unschedulable[row])
 
-    async def _open_all(self) -> tuple[str, ...]:
-        """Open every node that is cordoned for the plan; return those that could not be opened."""
-        closed: list[str] = []
+    async def _uncordon_all(self) -> tuple[str, ...]:
+        """Uncordon every node that is cordoned for the plan; return those that could not be uncordoned."""
+        still_cordoned: list[str] = []
 
-        async def opened(name: str) -> None:
+        async def uncordon(name: str) -> None:
             try:
-                await self._written(partial(self._mark, name, closed=False), f"opening node {name}", gone_is_done=True)
+                await self._written(partial(self._mark, name, cordoned=False), f"uncordoning node {name}", gone_is_done=True)
                 self._ours.discard(name)
             except Stopped as error:
                 self._report(str(error))
-                closed.append(name)
+                still_cordoned.append(name)
 
         try:
-            await self._at_once(sorted(self._ours), opened)
+            await self._at_once(sorted(self._ours), uncordon)
         except asyncio.CancelledError:
-            self._report(f"still cordoned: {wording.capped(sorted(self._ours), MAX_NAMED)}; open them with {UNDO}")
+            self._report(f"still cordoned: {wording.capped(sorted(self._ours), MAX_NAMED)}; uncordon them with {UNDO}")
             raise
-        return tuple(sorted(closed))
+        return tuple(sorted(still_cordoned))
 
     async def _written(
         self, write: Callable[[], Awaitable[None]], what: str, done: Callable[[], bool] = lambda: False, *, gone_is_done: bool = False

@@ -168,7 +168,7 @@ def test_no_move_lets_in_a_waiting_pod_which_could_take_the_place_of_the_moved_o
 
 
 @pytest.mark.parametrize(("cpu", "expected"), [("5", [("one", "a", "c"), ("two", "b", "c")]), ("4", [("one", "a", "c")])])
-def test_a_waiting_pod_gets_no_place_on_a_node_that_is_opened_again(cpu, expected):
+def test_a_waiting_pod_gets_no_place_on_a_node_that_is_uncordoned(cpu, expected):
     best = compiled('policy "best"\nscore c weight 100 = if node.name == "c" then 100 else 0')
     nodes = [node("a"), node("b"), node("c", offer={"cpu": "8"})]
     cluster = state(nodes, [owned("one", cpu="2500m"), owned("two", on="b"), owned("three", on="c", cpu="4400m")])
@@ -185,7 +185,7 @@ def gang(*cpus, **more):
 
 
 @pytest.mark.parametrize(("cpu", "expected"), [("2500m", [("one", "a", "c"), ("two", "b", "c")]), ("2", [("one", "a", "c")])])
-def test_a_waiting_group_gets_no_place_on_a_node_that_is_opened_again(cpu, expected):
+def test_a_waiting_group_gets_no_place_on_a_node_that_is_uncordoned(cpu, expected):
     best = compiled('policy "best"\nscore c weight 100 = if node.name == "c" then 100 else 0')
     nodes = [node("a"), node("b"), node("c", offer={"cpu": "8"})]
     waiting, group = gang(cpu, cpu, nodeSelector={"kubernetes.io/hostname": "a"})

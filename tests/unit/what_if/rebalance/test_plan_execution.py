@@ -70,9 +70,9 @@ class World:
         if self.creates:
             self._create(copy.deepcopy(self.plain.pop(pod.uid)))
 
-    async def cordon(self, node, annotations, *, closed):
-        self._writing("cordon" if closed else "open", node)
-        self.live.upsert("Node", closed_by(self.nodes[node], annotations) if closed else self.nodes[node])
+    async def set_cordon(self, node, annotations, *, cordoned):
+        self._writing("cordon" if cordoned else "uncordon", node)
+        self.live.upsert("Node", cordoned_by(self.nodes[node], annotations) if cordoned else self.nodes[node])
 
     def _writing(self, what, name):
         self.before_write(what, name)
@@ -90,12 +90,12 @@ class World:
         self.plain[plain["metadata"]["uid"]] = plain
         self.live.upsert("Pod", decode.convert(plain, objects.Pod))
 
-    def closed(self):
+    def cordoned(self):
         snapshot = self.live.state.snapshot()
-        return {name for name, closed in zip(snapshot.names, snapshot.unschedulable, strict=True) if closed}
+        return {name for name, cordoned in zip(snapshot.names, snapshot.unschedulable, strict=True) if cordoned}
 
 
-def closed_by(node, annotations):
+def cordoned_by(node, annotations):
     """The node, cordoned, with these annotations."""
     return structs.replace(cordoned(node), metadata=structs.replace(node.metadata, annotations=annotations))
 
@@ -133,9 +133,9 @@ def reason_to_stop(world, moves, **how):
 def test_every_move_is_made_and_all_nodes_are_open_at_the_end(world, plan):
     reported = []
     done = carried_out(world, plan, report=reported.append)
-    assert (done.stopped, done.closed, done.left) == (None, (), ())
+    assert (done.stopped, done.still_cordoned, done.left) == (None, (), ())
     assert [(done.pod, done.node) for done in done.completed] == [("default/one-again", "c"), ("default/two-again", "c")]
-    assert world.closed() == set()
+    assert world.cordoned() == set()
     assert [what for what, _ in world.writes].count("evict") == 2
     assert reported[0] == "default/one: a → c (default/one-again)"
 
@@ -143,7 +143,7 @@ def test_every_move_is_made_and_all_nodes_are_open_at_the_end(world, plan):
 def test_a_budget_that_refuses_for_a_while_is_waited_for(world, plan):
     world.refuse = [None, WriteFailed("budget"), WriteFailed("budget")]
     done = carried_out(world, plan)
-    assert (len(done.completed), done.stopped, world.closed()) == (2, None, set())
+    assert (len(done.completed), done.stopped, world.cordoned()) == (2, None, set())
 
 
 def test_an_eviction_whose_answer_was_lost_is_not_made_twice(world, plan):
@@ -179,15 +179,15 @@ def not_placed(world, plain):
 )
 def test_nothing_is_written_for_a_plan_that_no_longer_holds(world, plan, change, why):
     change(world)
-    already = world.closed()
+    already = world.cordoned()
     done = carried_out(world, plan)
     assert done.stopped is not None
     assert any(part in done.stopped for part in why.split("|")), done.stopped
     assert not done.refused
-    assert (world.writes, done.completed, done.changed, world.closed()) == ([], (), False, already)
+    assert (world.writes, done.completed, done.changed, world.cordoned()) == ([], (), False, already)
 
 
-def test_a_move_that_became_impossible_half_way_is_left_out_and_the_nodes_are_opened(world, plan):
+def test_a_move_that_became_impossible_half_way_is_left_out_and_the_nodes_are_uncordoned(world, plan):
     def before_write(what, name):
         if (what, name) == ("evict", "one"):
             world.live.delete("Pod", decode.convert(PODS[1], objects.Pod))
@@ -196,7 +196,7 @@ def test_a_move_that_became_impossible_half_way_is_left_out_and_the_nodes_are_op
     done = carried_out(world, plan)
     assert [done.node for done in done.completed] == ["c"]
     assert [(each.move.pod, each.why) for each in done.left_out] == [("default/two", "pod default/two is gone, or being deleted")]
-    assert (done.stopped, done.left, world.closed()) == (None, (), set())
+    assert (done.stopped, done.left, world.cordoned()) == (None, (), set())
 
 
 def test_a_pod_that_ends_slowly_does_not_count_on_its_node_any_more():
@@ -219,7 +219,7 @@ def test_without_a_replacement_it_stops(world, plan):
     world.creates = False
     done = carried_out(world, plan)
     assert (done.stopped, done.refused) == ("pod default/one was evicted, and no replacement has a node after 300 s", False)
-    assert (done.completed, done.changed, world.closed()) == ((), True, set())
+    assert (done.completed, done.changed, world.cordoned()) == ((), True, set())
 
 
 def replica_set(pod, replicas, **metadata):
@@ -258,7 +258,7 @@ def test_a_pod_that_its_controller_does_not_replace_is_left_out_and_the_plan_goe
 
     world.evict = changed
     done = carried_out(world, plan)
-    assert (done.stopped, done.evicted, world.closed()) == (None, 2, set())
+    assert (done.stopped, done.evicted, world.cordoned()) == (None, 2, set())
     assert [move.move.pod for move in done.completed] == ["default/two"]
     assert [(left.move.pod, left.why) for left in done.left_out] == [("default/one", f"pod default/one has left, and {why}")]
 
@@ -297,28 +297,28 @@ def test_a_refused_cordon_stops_it_before_anything_is_evicted(world, plan):
     world.refuse = [WriteFailed("forbidden", retriable=False)]
     done = carried_out(world, plan)
     assert (done.stopped, done.refused) == ("cordoning node a: forbidden", True)
-    assert all(what == "open" for what, _ in world.writes)
+    assert all(what == "uncordon" for what, _ in world.writes)
 
 
 def test_a_node_that_cannot_be_uncordoned_is_reported(world, plan):
     def before_write(what, name):
-        if what == "open":
+        if what == "uncordon":
             raise WriteFailed("forbidden", retriable=False)
 
     world.before_write = before_write
     done = carried_out(world, plan)
-    assert set(done.closed) == world.closed() != set()
+    assert set(done.still_cordoned) == world.cordoned() != set()
     assert len(done.completed) == 2
 
 
 def test_nodes_that_a_killed_rebalance_left_cordoned_are_reported_and_uncordoned_and_no_others(world, plan):
-    world.live.upsert("Node", closed_by(world.nodes["a"], {CORDONED_BY: "wharf on host x"}))
+    world.live.upsert("Node", cordoned_by(world.nodes["a"], {CORDONED_BY: "wharf on host x"}))
     world.live.upsert("Node", cordoned(world.nodes["b"]))
     done = carried_out(world, plan)
     assert "wharf on host x): a; if it does not run any more" in done.stopped
     assert (world.writes, done.changed) == ([], False)
     assert asyncio.run(carrying(world).undo()) == (("a",), ())
-    assert (world.writes, world.closed()) == ([("open", "a")], {"b"})
+    assert (world.writes, world.cordoned()) == ([("uncordon", "a")], {"b"})
     assert asyncio.run(carrying(world).undo()) == ((), ())
 
 
@@ -359,7 +359,7 @@ def step(name, target, *, cordon=(), uncordon=()):
     return Move(pod=key, uid=f"uid-{name}", source="a", target=target, goal=goal, why="", gain=1, ties=1, cordon=cordon, uncordon=uncordon)
 
 
-def test_a_node_that_is_opened_between_two_moves_is_cordoned_again_for_the_next():
+def test_a_node_that_is_uncordoned_between_two_moves_is_cordoned_again_for_the_next():
     nodes = [node("a"), node("b"), node("c", offer={"cpu": "6"})]
     world = World(nodes, [owned("p1"), owned("p2"), owned("p3"), owned("p0", on="c", cpu="2")])
     moves = [step("p1", "c", cordon=("a", "b")), step("p2", "b", uncordon=("b",)), step("p3", "c", cordon=("b",))]
@@ -374,19 +374,19 @@ def test_many_nodes_are_cordoned_at_the_same_time_but_not_all_at_once():
     world = World(nodes, pods)
     plan = rebalance(CHAIN, state(nodes, pods), WISHES)
     assert plan.most_cordoned >= 3 * CONCURRENT_CORDONS
-    now, most, cordon = set(), [0], world.cordon
+    now, most, set_cordon = set(), [0], world.set_cordon
 
-    async def slowly(name, annotations, *, closed):
+    async def slowly(name, annotations, *, cordoned):
         now.add(name)
         most[0] = max(most[0], len(now))
         await asyncio.sleep(0)
-        await cordon(name, annotations, closed=closed)
+        await set_cordon(name, annotations, cordoned=cordoned)
         now.remove(name)
 
-    world.cordon = slowly
+    world.set_cordon = slowly
     assert carried_out(world, plan).stopped is None
     assert most == [CONCURRENT_CORDONS]
-    assert world.closed() == set()
+    assert world.cordoned() == set()
 
 
 def test_a_kept_plan_is_refused_if_a_pod_may_not_move_any_more_or_a_later_one_would_go_elsewhere(world, plan):
@@ -410,7 +410,7 @@ def test_a_pod_that_is_deleted_while_nodes_are_cordoned_for_it_is_left_out(world
     done = carried_out(world, plan)
     assert [each.why for each in done.left_out] == ["pod default/one is gone, or being deleted"]
     assert [done.move.pod for done in done.completed] == ["default/two"]
-    assert (done.stopped, world.closed()) == (None, set())
+    assert (done.stopped, world.cordoned()) == (None, set())
 
 
 def test_a_node_whose_cordon_was_refused_does_not_count_as_cordoned(world, plan):
@@ -419,7 +419,7 @@ def test_a_node_whose_cordon_was_refused_does_not_count_as_cordoned(world, plan)
 
     world.before_write = before_write
     done = carried_out(world, plan)
-    assert (done.stopped, done.closed, done.changed) == ("cordoning node a: may not cordon", (), False)
+    assert (done.stopped, done.still_cordoned, done.changed) == ("cordoning node a: may not cordon", (), False)
 
 
 def test_the_reason_of_a_wait_is_reported_once(world, plan):
@@ -492,8 +492,8 @@ def test_a_plan_that_is_cancelled_opens_its_nodes_and_says_what_it_leaves(world,
     world.creates = what != "evict"
     done, reported = cancelled(world, plan, what)
     assert (done.cancelled, done.stopped, done.evicted) == (True, said, evicted)
-    assert world.closed() == set()
-    assert reported == ["opening 1 cordoned node"]
+    assert world.cordoned() == set()
+    assert reported == ["uncordoning 1 cordoned node"]
 
 
 def test_a_plan_that_is_cancelled_twice_names_the_nodes_that_stay_cordoned(world, plan):
@@ -503,7 +503,7 @@ def test_a_plan_that_is_cancelled_twice_names_the_nodes_that_stay_cordoned(world
         task = asyncio.ensure_future(carrying(world, report=reported.append).run(plan.moves))
 
         def before_write(what, _name):
-            if what in {"evict", "open"}:
+            if what in {"evict", "uncordon"}:
                 task.cancel()
                 raise WriteFailed("no answer")
 
@@ -512,7 +512,7 @@ def test_a_plan_that_is_cancelled_twice_names_the_nodes_that_stay_cordoned(world
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(run())
-    assert reported[-1] == "still cordoned: a; open them with wharf rebalance --live --undo-cordons"
+    assert reported[-1] == "still cordoned: a; uncordon them with wharf rebalance --live --undo-cordons"
 
 
 def test_a_plan_that_opens_the_cordon_of_an_administrator_is_not_carried_out(world, plan):
@@ -521,7 +521,7 @@ def test_a_plan_that_opens_the_cordon_of_an_administrator_is_not_carried_out(wor
     done = asyncio.run(carrying(world, exact=True).run(moves))
     assert not done.changed
     assert world.writes == []
-    assert "c" in world.closed()
+    assert "c" in world.cordoned()
 
 
 def test_a_plan_whose_pod_has_another_name_is_refused(world, plan):
@@ -592,7 +592,7 @@ def test_the_decisions_of_a_plan_grow_with_its_moves_alone():
 def test_another_rebalance_that_begins_at_the_same_time_stops_the_plan(world, plan):
     def other(what, name):
         if what == "evict":
-            world.live.upsert("Node", closed_by(world.nodes["c"], {CORDONED_BY: "another"}))
+            world.live.upsert("Node", cordoned_by(world.nodes["c"], {CORDONED_BY: "another"}))
 
     found, done = checked(world, plan, other)
     assert found == [2]
@@ -698,7 +698,7 @@ def test_moves_that_became_impossible_or_worthless_are_left_out_and_the_others_a
     reported = []
     world.before_write = lambda what, name: change(world.live) if (what, name) == ("evict", "one") else None
     done = carried_out(world, plan, exact=exact, report=reported.append)
-    assert (done.stopped, done.left, done.closed) == (None, (), ())
+    assert (done.stopped, done.left, done.still_cordoned) == (None, (), ())
     assert [(each.move.pod, why in each.why) for each in done.left_out] == [("default/two", True)]
     assert [done.move.pod for done in done.completed] == ["default/one", "default/five"]
     assert any(line.startswith("left out default/two: ") and why in line for line in reported)
@@ -752,7 +752,7 @@ def test_the_execution_stops_if_a_pod_has_no_place_although_all_moves_ended_as_p
     world.before_write = no_room
     done = carried_out(world, plan)
     assert done.stopped.startswith("pod default/two would find no place: ")
-    assert (len(done.completed), done.left_out, world.closed()) == (1, (), {"e"})
+    assert (len(done.completed), done.left_out, world.cordoned()) == (1, (), {"e"})
     assert ("evict", "two") not in world.writes
     assert done.left == tuple(plan.moves[1:])
 
@@ -770,7 +770,7 @@ def test_the_execution_stops_if_the_scheduler_decides_by_other_policies(larger):
         done.stopped == "pod default/two-again got e, and the policies and settings of this plan choose c: the scheduler decides by others"
     )
     assert [(each.pod, each.node) for each in done.completed] == [("default/one-again", "c"), ("default/two-again", "e")]
-    assert (done.left, done.left_out, world.closed()) == (tuple(plan.moves[2:]), (), set())
+    assert (done.left, done.left_out, world.cordoned()) == (tuple(plan.moves[2:]), (), set())
 
 
 def test_another_node_for_a_replacement_is_no_sign_of_other_policies_if_something_else_has_changed(larger):
@@ -798,7 +798,7 @@ def test_ties_that_fall_otherwise_stop_no_plan_and_lose_nothing(shares, goal):
     value, _ = value_of(goal, plan_options, world.live.state.snapshot())
     before = value.total(world.live.state.snapshot(), frozenset())
     done = carried_out(world, plan, plan_options=plan_options)
-    assert (done.stopped, done.left, world.closed()) == (None, (), set())
+    assert (done.stopped, done.left, world.cordoned()) == (None, (), set())
     assert len(done.completed) + len(done.left_out) == len(plan.moves)
     assert all(pod.node_name for pod in world.live.pods.values())
     assert value.total(world.live.state.snapshot(), frozenset()) >= before
@@ -819,7 +819,7 @@ def test_a_check_can_be_interrupted_before_each_move_and_leaves_the_cluster_as_i
     begun.close()
     snapshot = world.live.state.snapshot()
     assert {pod.uid: snapshot.names[row] for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)} == before
-    assert world.closed() == set()
+    assert world.cordoned() == set()
 
 
 def test_changes_during_a_check_count_after_it(larger):

@@ -53,7 +53,7 @@ def _summary(found: Rebalance) -> Iterator[str]:
     for reached in found.goals:
         yield f"{NOUNS[reached.goal]}: {_reached(reached)} by {wording.count(reached.moves, 'move')}"
     if found.moves:
-        yield f"at most {wording.count(found.most_cordoned, 'node')} cordoned at a time; all are opened again at the end"
+        yield f"at most {wording.count(found.most_cordoned, 'node')} cordoned at a time; all are uncordoned at the end"
     if found.placed_first:
         yield f"{wording.count(len(found.placed_first), 'pending pod')} placed before the first move: {', '.join(found.placed_first)}"
     yield from (f"not ended: {sentence}" for sentence in found.left)
@@ -192,7 +192,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
             "--config": flags.config,
             "--scheduler-name": flags.scheduler_name,
         }
-        return _open_left_cordons(flags, longest, [*unwanted, *(flag for flag, given in of_plans.items() if given), *unread])
+        return _undo_cordons(flags, longest, [*unwanted, *(flag for flag, given in of_plans.items() if given), *unread])
     if plan is not None:
         return _kept(flags, plan, longest, [*unwanted, *unread], apply=apply)
     _refuse(flags, goal, cost, apply=apply, exit_code=exit_code)
@@ -242,8 +242,8 @@ def _applied(  # noqa: PLR0913 — the plan, and the cluster on which it is carr
     done = _carry_out(chain, plan_options, moves, flags.kubeconfig, flags.context, max_wait, exact=exact)
     left_out = f", {len(done.left_out)} left out, because they are no longer what was planned" if done.left_out else ""
     streams.print_stderr(f"{len(done.completed)} of {wording.count(len(moves), 'move')} carried out{left_out}")
-    if done.closed:
-        streams.print_stderr(f"still cordoned, open them with {UNDO}: {', '.join(done.closed)}")
+    if done.still_cordoned:
+        streams.print_stderr(f"still cordoned, uncordon them with {UNDO}: {', '.join(done.still_cordoned)}")
     unchanged = "" if done.changed else "; nothing was changed"
     if done.cancelled:
         streams.print_stderr(f"{done.stopped}{unchanged}")
@@ -255,7 +255,7 @@ def _applied(  # noqa: PLR0913 — the plan, and the cluster on which it is carr
         streams.print_stderr("nothing was changed")
     if done.stopped is not None or done.left_out:
         return 1 if done.changed else 2
-    return 1 if done.closed else 0
+    return 1 if done.still_cordoned else 0
 
 
 def _kept(flags: WhatIfFlags, path: Path, max_wait: float, unwanted: Sequence[str], *, apply: bool) -> int:
@@ -279,17 +279,17 @@ def _kept(flags: WhatIfFlags, path: Path, max_wait: float, unwanted: Sequence[st
     return _applied(inputs.chain, kept.plan_options, kept.moves, flags, max_wait, exact=True)
 
 
-def _open_left_cordons(flags: WhatIfFlags, max_wait: float, unwanted: Sequence[str]) -> int:
-    """Open the nodes that a rebalance has left cordoned; return the exit code. `unwanted` are flags that it would not heed."""
+def _undo_cordons(flags: WhatIfFlags, max_wait: float, unwanted: Sequence[str]) -> int:
+    """Uncordon the nodes that a rebalance has left cordoned; return the exit code. `unwanted` are flags without effect here."""
     if unwanted or not flags.live:
         no = unwanted[0] if unwanted else "--goal, --plan or --apply"
-        raise UsageError(f"--undo-cordons opens nodes of the running cluster: give --live with it, and no {no}")
-    opened, closed = _open_cordoned(flags.kubeconfig, flags.context, max_wait)
-    lines = [f"{name} is open again" for name in opened] or ["no node was left cordoned by a rebalance"] * (not closed)
+        raise UsageError(f"--undo-cordons changes nodes of the running cluster: give --live with it, and no {no}")
+    uncordoned, left = _uncordon_left(flags.kubeconfig, flags.context, max_wait)
+    lines = [f"{name} is uncordoned" for name in uncordoned] or ["no node was left cordoned by a rebalance"] * (not left)
     streams.out("".join(f"{line}\n" for line in lines))
-    if closed:
-        streams.print_stderr(f"still cordoned, repeat {UNDO}: {', '.join(closed)}")
-    return 1 if closed else 0
+    if left:
+        streams.print_stderr(f"still cordoned, repeat {UNDO}: {', '.join(left)}")
+    return 1 if left else 0
 
 
 def _carry_out(  # noqa: PLR0913, PLR0917 — the plan, and the cluster on which it is carried out
@@ -308,26 +308,26 @@ def _carry_out(  # noqa: PLR0913, PLR0917 — the plan, and the cluster on which
     """
 
     async def run() -> CarriedOut:
-        async with _carrying(chain, plan_options, kubeconfig, context, max_wait, exact=exact) as carrying:
-            return await carrying.run(moves)
+        async with _plan_execution(chain, plan_options, kubeconfig, context, max_wait, exact=exact) as execution:
+            return await execution.run(moves)
 
     with live_cluster.signals_as_interrupt():
         return asyncio.run(run())
 
 
-def _open_cordoned(kubeconfig: str | None, context: str | None, max_wait: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Open the nodes that rebalances have left cordoned; (those that are open now, those that could not be opened)."""
+def _uncordon_left(kubeconfig: str | None, context: str | None, max_wait: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Uncordon the nodes that rebalances have left cordoned; (those that are uncordoned now, those that could not be)."""
 
     async def run() -> tuple[tuple[str, ...], tuple[str, ...]]:
-        async with _carrying(assemble(), PlanOptions(goals=()), kubeconfig, context, max_wait, exact=False) as carrying:
-            return await carrying.undo()
+        async with _plan_execution(assemble(), PlanOptions(goals=()), kubeconfig, context, max_wait, exact=False) as execution:
+            return await execution.undo()
 
     with live_cluster.signals_as_interrupt():
         return asyncio.run(run())
 
 
 @contextlib.asynccontextmanager
-async def _carrying(  # noqa: PLR0913 — the plan, and the cluster on which it is carried out
+async def _plan_execution(  # noqa: PLR0913 — the plan, and the cluster on which it is carried out
     chain: Chain, plan_options: PlanOptions, kubeconfig: str | None, context: str | None, max_wait: float, *, exact: bool
 ) -> AsyncIterator[PlanExecution]:
     """The executor of plans on the cluster, which is watched while it runs."""
@@ -336,11 +336,11 @@ async def _carrying(  # noqa: PLR0913 — the plan, and the cluster on which it 
     by = f"wharf rebalance, process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     async with live_cluster.watched(kubeconfig, context, "wharf-rebalance") as (live, connection, clock):
         writes = ApiEvictions(connection)
-        yield PlanExecution(chain, plan_options, live, writes, clock, by=by, exact=exact, max_wait=max_wait, report=_tell)
+        yield PlanExecution(chain, plan_options, live, writes, clock, by=by, exact=exact, max_wait=max_wait, report=_report)
 
 
-def _tell(sentence: str) -> None:
-    """Writes a line to stderr if there is still somebody who reads it: the nodes must be opened again in any case."""
+def _report(sentence: str) -> None:
+    """Write a line to stderr. A closed stderr is no error here, because the nodes must be uncordoned in any case."""
     with contextlib.suppress(OSError):
         streams.print_stderr(sentence)
 
