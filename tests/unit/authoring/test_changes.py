@@ -11,7 +11,7 @@ from wharfinger.authoring.completion import place
 from wharfinger.authoring.document import Document, EditorTexts, NoFiles, findings
 from wharfinger.authoring.inline_texts import InlayHints
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.test_from_decision import decision_test
+from wharfinger.authoring.tests_of_decisions import decision_test
 from wharfinger.errors import UsageError
 from wharfinger.language.files import shipped_policies
 from wharfinger.language.semantics import typed

@@ -12,7 +12,7 @@ from typing import Any
 from lsprotocol import types as lsp
 from pygls import uris
 
-from wharfinger.authoring import actions, highlighting, hover, inline_texts, navigation, test_from_decision
+from wharfinger.authoring import actions, highlighting, hover, inline_texts, navigation, tests_of_decisions
 from wharfinger.authoring.actions import Action
 from wharfinger.authoring.completion.candidates import candidates
 from wharfinger.authoring.completion.place import Candidate, signatures
@@ -427,7 +427,7 @@ class Answers:
         document = self.known(uri)
         if document is None or self.cluster is None:
             raise UsageError("a test is made from a decision of a cluster: start the server with --snapshot or --live")
-        text = test_from_decision.decision_test(document, self.cluster)
+        text = tests_of_decisions.decision_test(document, self.cluster)
         end = len(document.text)
         gap = "\n" if document.text.endswith("\n") else "\n\n"
         return lsp.WorkspaceEdit(changes={uri: [lsp.TextEdit(self.range(document, end, end), f"{gap}{text}")]})
