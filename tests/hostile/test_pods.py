@@ -124,7 +124,7 @@ def test_a_change_is_checked_once_for_pods_that_differ_in_labels_only():
         profile = Profile("wharfinger", chained)
         for i in range(n):
             found = case.pending({"pod": pod(f"p{i}", labels={"index": str(i)}, requests={"cpu": "64"})})
-            queued = QueuedPod(pod=found, profile=profile, sort_key=0, first_seen=0.0, queued_at=0.0, rejectors=rejectors)
+            queued = QueuedPod(pod=found, profile=profile, sort_key=0, first_seen=0.0, waits_since=0.0, queued_at=0.0, rejectors=rejectors)
             waiting.add(queued)
         gone = case.pending({"pod": pod("gone", on="n0")})
         change = Change(events=ClusterEvent.POD_REMOVED, label="", node="n0", pod=gone)

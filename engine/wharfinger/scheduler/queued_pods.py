@@ -58,17 +58,19 @@ class QueuedPod(Struct, eq=False, kw_only=True):
     """A pod that waits to be placed or is being placed; times are monotonic seconds.
 
     `attempts` counts how often it was popped, `rejections` and `errors` the failures of each kind in a row. `first_seen` is when it could
-    first have been tried, `queued_at` when it entered its present place, `ready_at` when its backoff ends, 0 once it is active, and
-    `started` when it was last popped. `rejectors` are the plugins that rejected nodes for it last time; empty means unknown, so that any
-    event may help. `gate` is the reason why it must not be tried, `gate_faults` the number of failures of the plugin. `tried` is the pod of
-    its last attempt. `flushed`: it is tried again only because it has waited for too long. `message` and `policies` are those of its last
-    failed attempt: why it failed, and the policies that govern the pod. `group` is the key of the pod's group, None for a pod without one.
+    first have been tried, `waits_since` when it was added or its last attempt failed, `queued_at` when it entered its present place,
+    `ready_at` when its backoff ends, 0 once it is active, and `started` when it was last popped. `rejectors` are the plugins that rejected
+    nodes for it last time; empty means unknown, so that any event may help. `gate` is the reason why it must not be tried, `gate_faults`
+    the number of failures of the plugin. `tried` is the pod of its last attempt. `flushed`: it is tried again only because it has waited
+    for too long. `message` and `policies` are those of its last failed attempt: why it failed, and the policies that govern the pod.
+    `group` is the key of the pod's group, None for a pod without one.
     """
 
     pod: PodView
     profile: Profile
     sort_key: Any
     first_seen: float
+    waits_since: float
     queued_at: float
     place: Place = Place.ACTIVE
     attempts: int = 0

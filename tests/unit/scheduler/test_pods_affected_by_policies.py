@@ -17,14 +17,21 @@ TEXT = 'policy "p" for pods where pod.name == "member-3"\nfilter f { require nod
 
 
 def queued(name):
-    return QueuedPod(pod=PodView(pod(name)), profile=PROFILE, sort_key=0, first_seen=0.0, queued_at=0.0, place=Place.GONE)
+    return QueuedPod(pod=PodView(pod(name)), profile=PROFILE, sort_key=0, first_seen=0.0, waits_since=0.0, queued_at=0.0, place=Place.GONE)
 
 
 def group(n):
     members = {f"member-{number}": queued(f"member-{number}") for number in range(n)}
     first = members["member-0"]
     found = QueuedGroup(
-        key="default/g", pod=first.pod, profile=PROFILE, sort_key=0, first_seen=0.0, queued_at=0.0, place=Place.UNSCHEDULABLE
+        key="default/g",
+        pod=first.pod,
+        profile=PROFILE,
+        sort_key=0,
+        first_seen=0.0,
+        waits_since=0.0,
+        queued_at=0.0,
+        place=Place.UNSCHEDULABLE,
     )
     found.members.update(members)
     return found

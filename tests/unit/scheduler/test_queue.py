@@ -133,6 +133,29 @@ def test_within_a_window_the_more_urgent_pod_comes_first(bench):
     assert [bench.pop(), bench.pop()] == ["b", "a"]
 
 
+@pytest.mark.parametrize("pause", [0.0, 60.0], ids=["in backoff", "after their backoff"])
+def test_pods_that_are_tried_again_come_in_the_order_in_which_they_failed(bench, pause):
+    for name, labels in (("a", {}), ("b", {"app": "b"}), ("c", {}), ("d", {})):
+        bench.add(name, labels=labels)
+        bench.clock.move(0.1)
+        bench.queue.reject(bench.queue.pop(), TAINTS if name == "d" else FIT)
+    bench.queue.activate("uid-a")
+    bench.clock.move(0.1)
+    bench.queue.reject(bench.queue.pop(), FIT)
+    bench.clock.move(pause)
+    bench.state.add_node(node("n"))
+    bench.queue.notify(node_added(node("n")))
+    assert [bench.pop() for _ in range(5)] == ["b", "c", "d", "a", None]
+
+
+def test_a_pod_waits_since_it_was_added_also_behind_a_gate(bench):
+    bench.add("gated", schedulingGates=[{"name": "quota"}])
+    bench.clock.move(1)
+    bench.add("later")
+    bench.add("gated")
+    assert [bench.pop(), bench.pop()] == ["gated", "later"]
+
+
 def test_a_gated_pod_waits_until_its_gates_are_gone(bench):
     bench.add("a", schedulingGates=[{"name": "quota"}])
     assert (bench.place_of("a"), bench.pop(), bench.queue.depths["gated"]) == ("gated", None, 1)

@@ -15,14 +15,16 @@ PROFILE = Profile("one", assemble())
 
 def member(number, priority):
     pod = view(f"m-{number}", priority=priority)
-    return QueuedPod(pod=pod, profile=PROFILE, sort_key=PROFILE.sort_key(pod), first_seen=0.0, queued_at=0.0)
+    return QueuedPod(pod=pod, profile=PROFILE, sort_key=PROFILE.sort_key(pod), first_seen=0.0, waits_since=0.0, queued_at=0.0)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_leader_and_kinds(seed):
     chance = random.Random(seed)
     first = member(0, 0)
-    group = QueuedGroup(key="default/g", pod=first.pod, profile=first.profile, sort_key=first.sort_key, first_seen=0.0, queued_at=0.0)
+    group = QueuedGroup(
+        key="default/g", pod=first.pod, profile=first.profile, sort_key=first.sort_key, first_seen=0.0, waits_since=0.0, queued_at=0.0
+    )
     for _ in range(60):
         match chance.choice(["add", "add", "again", "out", "replace"] if chance.random() < 0.9 else ["empty"]):
             case "add":
@@ -48,14 +50,16 @@ def test_leader_and_kinds(seed):
 def member_like_no_other(number):
     """A member with a template of its own, as those of an indexed Job have."""
     pod = view(f"m-{number}", labels={"batch.kubernetes.io/job-completion-index": str(number)})
-    return QueuedPod(pod=pod, profile=PROFILE, sort_key=PROFILE.sort_key(pod), first_seen=0.0, queued_at=0.0)
+    return QueuedPod(pod=pod, profile=PROFILE, sort_key=PROFILE.sort_key(pod), first_seen=0.0, waits_since=0.0, queued_at=0.0)
 
 
 def test_a_change_after_each_member_that_leaves_takes_no_look_at_all_others_each():
     def work(count):
         there = [member_like_no_other(number) for number in range(count)]
         first = there[0]
-        group = QueuedGroup(key="default/g", pod=first.pod, profile=first.profile, sort_key=first.sort_key, first_seen=0.0, queued_at=0.0)
+        group = QueuedGroup(
+            key="default/g", pod=first.pod, profile=first.profile, sort_key=first.sort_key, first_seen=0.0, waits_since=0.0, queued_at=0.0
+        )
         for each in there:
             group.add(each)
 
@@ -74,7 +78,9 @@ def test_members_that_leave_in_sequence_take_no_look_at_all_others_each(prioriti
     def work(count):
         there = [member(number, priorities[number % len(priorities)]) for number in range(count)]
         first = there[0]
-        group = QueuedGroup(key="default/g", pod=first.pod, profile=first.profile, sort_key=first.sort_key, first_seen=0.0, queued_at=0.0)
+        group = QueuedGroup(
+            key="default/g", pod=first.pod, profile=first.profile, sort_key=first.sort_key, first_seen=0.0, waits_since=0.0, queued_at=0.0
+        )
         for each in there:
             group.add(each)
 

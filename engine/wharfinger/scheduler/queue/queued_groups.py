@@ -145,8 +145,17 @@ class QueuedGroups:
         if entry is None:
             now = self._clock.monotonic()
             entry = self._entries[key] = QueuedGroup(
-                key=key, pod=member.pod, profile=member.profile, sort_key=member.sort_key, first_seen=now, queued_at=now, place=Place.GONE
+                key=key,
+                pod=member.pod,
+                profile=member.profile,
+                sort_key=member.sort_key,
+                first_seen=now,
+                waits_since=now,
+                queued_at=now,
+                place=Place.GONE,
             )
+        elif entry.place is Place.GONE:  # all members so far are placed
+            entry.waits_since = self._clock.monotonic()
         self._wait(entry, member)
         self._changed(entry, event)
 
@@ -300,13 +309,13 @@ class QueuedGroups:
         entry.rejections += 1
         entry.errors = 0
         entry.flushed = False
-        entry.queued_at = self._clock.monotonic()
+        entry.waits_since = entry.queued_at = self._clock.monotonic()
         if self._gated(entry):
             return
         if missed:
             self._sub_queues.enqueue(entry, REJECTED)
         elif hints.timed(rejectors):
-            self._sub_queues.back_off(entry, self._settings.backoff.ready_at(entry.queued_at, entry.rejections))
+            self._sub_queues.back_off(entry, self._settings.backoff.ready_at(entry.waits_since, entry.rejections))
         else:
             self._sub_queues.wait_for_event(entry)
 
@@ -314,9 +323,9 @@ class QueuedGroups:
         entry.rejectors = frozenset()
         entry.errors += 1
         entry.flushed = False
-        entry.queued_at = self._clock.monotonic()
+        entry.waits_since = entry.queued_at = self._clock.monotonic()
         if not self._gated(entry):
-            self._sub_queues.back_off(entry, self._settings.backoff.ready_at(entry.queued_at, entry.errors))
+            self._sub_queues.back_off(entry, self._settings.backoff.ready_at(entry.waits_since, entry.errors))
 
     def _make_ready(self, entry: QueuedGroup) -> None:
         """Queue an entry without a place as ready if it has members."""

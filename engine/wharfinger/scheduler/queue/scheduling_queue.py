@@ -1,9 +1,9 @@
 """The scheduling queue: which pod is tried next, and when a pod that could not be placed is tried again.
 
-As in kube-scheduler 1.36 (pkg/scheduler/backend/queue): pods that are ready, by priority and then by how long they have waited; pods whose
-backoff runs, which are taken early when nothing is ready (not those that failed with an error); unschedulable pods, which wait until an
-event may help or, in case one was missed, for five minutes; pods that are being tried; and gated pods. A pod is in exactly one of these
-places. A group of pods is one entry, in which its members wait.
+As in kube-scheduler 1.36 (pkg/scheduler/backend/queue): pods that are ready, by priority and then by how long they have waited, since they
+were added or since their last attempt failed; pods whose backoff runs, which are taken early when nothing is ready (not those that failed
+with an error); unschedulable pods, which wait until an event may help or, in case one was missed, for five minutes; pods that are being
+tried; and gated pods. A pod is in exactly one of these places. A group of pods is one entry, in which its members wait.
 """
 
 from __future__ import annotations
@@ -121,7 +121,9 @@ class SchedulingQueue:
             return
         now = self._clock.monotonic()
         key = profile.sort_key(pod)
-        queued = QueuedPod(pod=pod, profile=profile, sort_key=key, first_seen=now, queued_at=now, place=Place.GONE, group=group)
+        queued = QueuedPod(
+            pod=pod, profile=profile, sort_key=key, first_seen=now, waits_since=now, queued_at=now, place=Place.GONE, group=group
+        )
         self._pods[pod.uid] = queued
         self._sub_queues.admit(queued, ADDED)
 
@@ -305,7 +307,7 @@ class SchedulingQueue:
         queued.rejections += 1
         queued.errors = 0
         queued.flushed = False
-        queued.queued_at = self._clock.monotonic()
+        queued.waits_since = queued.queued_at = self._clock.monotonic()
         if (
             (queued.tried is not None and differ(queued.tried, queued.pod))
             or unknown
@@ -313,7 +315,7 @@ class SchedulingQueue:
         ):
             self._sub_queues.admit(queued, REJECTED)
         elif hints.timed(rejectors):
-            self._sub_queues.back_off(queued, self._settings.backoff.ready_at(queued.queued_at, queued.rejections))
+            self._sub_queues.back_off(queued, self._settings.backoff.ready_at(queued.waits_since, queued.rejections))
         else:
             self._sub_queues.wait_for_event(queued)
 
@@ -331,8 +333,8 @@ class SchedulingQueue:
         queued.rejectors = frozenset()
         queued.errors += 1
         queued.flushed = False
-        queued.queued_at = self._clock.monotonic()
-        self._sub_queues.back_off(queued, self._settings.backoff.ready_at(queued.queued_at, queued.errors))
+        queued.waits_since = queued.queued_at = self._clock.monotonic()
+        self._sub_queues.back_off(queued, self._settings.backoff.ready_at(queued.waits_since, queued.errors))
 
     def put_back(self, queued: QueuedPod) -> None:
         """Undo `pop`: the attempt was not made."""

@@ -176,7 +176,7 @@ class SubQueues:
     def enqueue(self, queued: QueuedPod, event: str) -> None:
         """Put a pod or group that has no place and no gate into backoff if its backoff has not ended, or among the active."""
         if queued.rejections:
-            ready_at = self._settings.backoff.ready_at(queued.queued_at, queued.rejections)
+            ready_at = self._settings.backoff.ready_at(queued.waits_since, queued.rejections)
             if ready_at > self._clock.monotonic():
                 self._back_off(queued, Place.BACKOFF, ready_at, event)
                 return
@@ -200,12 +200,7 @@ class SubQueues:
         queued.place = Place.ACTIVE
         queued.queued_at = self._clock.monotonic()
         queued.ready_at = 0.0
-        if isinstance(queued, QueuedGroup):
-            if not queued.attempts:
-                queued.queued_at = queued.first_seen  # its age is that of its first member
-            self._active_groups.push(queued, self._key(queued))
-        else:
-            self._active.push(queued, self._key(queued))
+        (self._active_groups if isinstance(queued, QueuedGroup) else self._active).push(queued, self._key(queued))
         self._emit(PodQueued("active", event))
         self._wake()
 
@@ -228,7 +223,7 @@ class SubQueues:
 
     def _key(self, queued: QueuedPod) -> tuple[object, ...]:
         self._entered += 1
-        return queued.sort_key, queued.queued_at, self._entered
+        return queued.sort_key, queued.waits_since, self._entered
 
     # ── backoffs ──
 
