@@ -205,7 +205,7 @@ def test_forbidden_kinds_are_reported_with_the_missing_rule(control_plane, nodes
     def without_pods():
         done = wharf("snapshot", "-o", tmp_path / "now.json", f"--kubeconfig={config}", check=False)
         assert done.returncode == 2
-        return 'it takes a ClusterRole with the rule {apiGroups: [""], resources: [pods], verbs: [list]}' in done.stderr
+        return 'grant a ClusterRole with the rule {apiGroups: [""], resources: [pods], verbs: [list]}' in done.stderr
 
     eventually(without_pods)
     rules[0]["resources"].append("pods")

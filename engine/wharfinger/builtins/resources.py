@@ -239,8 +239,8 @@ RESOURCES = (
         parameters=(),
         variadic=RESOURCE,
         result=always(Kind.NUMBER, shape=Shape.NODE),
-        doc="Points for how much evener the node's resources would be used with the pod placed, as NodeResourcesBalancedAllocation: 75 "
-        "where nothing changes, 50 to 100. Looks at cpu and memory when no resource is given.",
+        doc="Points for how much more evenly the node's resources would be used with the pod placed, as NodeResourcesBalancedAllocation: "
+        "75 where nothing changes, 50 to 100. Looks at cpu and memory when no resource is given.",
         example="balanced_allocation()",
         scalar=_balanced,
         vector=_balanced_kernel,

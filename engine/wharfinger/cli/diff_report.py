@@ -20,7 +20,7 @@ from wharfinger.simulate.dry_run import DryRun
 from wharfinger.what_if.diff import DecisionChange, Diff, Domain, GroupChange, LogDiff, PodChange, Side, Spread, Totals
 
 MAX_DOMAINS = 20
-FOLLOWS = "follows others: with them where they are after, both sides choose this node"
+FOLLOWS = "follows others: with the other pods on their new nodes, both sides choose this node"
 OTHERS = "only following others"
 GROUP_FOLLOWS = "follows others: it is placed whole on both sides"
 MAX_NODES = 3
@@ -115,7 +115,7 @@ def _why(change: PodChange | DecisionChange) -> Iterator[str]:
         return
     instead = change.causes[0].nodes[0]
     if instead != change.before:
-        yield f"with the others where they are after, the rules before choose {instead or 'no node'}"
+        yield f"with the other pods on their new nodes, the rules before choose {instead or 'no node'}"
     yield from map(str, change.causes)
 
 

@@ -72,7 +72,7 @@ def _with_timeout(seconds: float, url: str, ask: Callable[[], str]) -> str:
     try:
         found, error = answers.get(timeout=seconds)
     except Empty:
-        raise NoAnswer(url, f"nothing whole has come within {seconds:g} s") from None
+        raise NoAnswer(url, f"no complete answer within {seconds:g} s") from None
     if error is not None:
         raise error
     return found

@@ -78,7 +78,7 @@ def _fault_of(path: str) -> str:
         empty = not (found / NO_POLICIES_MARKER).exists() and not any(found.rglob(f"*{SUFFIX}"))
         return f"no *{SUFFIX} files in this folder; if that is intended, add a file {NO_POLICIES_MARKER}" if empty else ""
     if not found.is_file():
-        return "no regular file, so changes to it cannot be seen"
+        return "not a regular file, so changes to it cannot be seen"
     return "" if path.endswith(SUFFIX) else f"only files whose names end in {SUFFIX} are read; rename it"
 
 

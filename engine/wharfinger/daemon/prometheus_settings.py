@@ -90,7 +90,7 @@ class Prometheus(Part):
             raise ValueError(f"{wrong!r} is no name of a header; it has letters, digits and hyphens")
         own = next((name for name in value if name.lower() in _RESERVED_HEADERS), None)
         if own is not None:
-            raise ValueError(f"{own} is a matter of each exchange; leave it out")
+            raise ValueError(f"{own} is set for each request; leave it out")
         return value
 
     @field_validator("headers")

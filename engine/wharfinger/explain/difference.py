@@ -21,7 +21,7 @@ from wharfinger.model.state.snapshot import Snapshot
 MAX_CAUSES = 3
 MIN_SHIFT = 1e-9
 """Points below which a shift is a rounding error."""
-ORDER = "order among equals"
+ORDER = "tie-break"
 PREEMPTION = "preemption"
 NO_RULE = "no such rule"
 

@@ -172,9 +172,9 @@ def _points_behind(report: NodeReport, best: NodeReport) -> Iterator[str]:
     """The distance of a feasible node from the chosen one."""
     short = best.totals[0] - report.totals[0]
     if short <= 0:
-        yield f"it is as good as {best.node} and lost to the order among equals"
+        yield f"it is as good as {best.node}, which won by the tie-break"
         return
-    yield f"it would need {wording.number(short)} more points to draw level with {best.node}; what weighs most:"
+    yield f"it would need {wording.number(short)} more points to equal {best.node}; the largest differences:"
     gaps = sorted(zip(best.scores, report.scores, strict=True), key=lambda pair: pair[1].weighted - pair[0].weighted)
     yield from (f"  {_difference_text(ahead, own)}" for ahead, own in gaps[:MAX_PARTS] if ahead.weighted > own.weighted)
 

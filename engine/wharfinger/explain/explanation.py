@@ -240,7 +240,7 @@ def _summary(found: Explanation) -> Iterator[str]:
     elif found.margin > 0:
         yield f"{wording.number(found.margin)} ahead of {found.top[1].node}"
     elif found.margin < 0:
-        yield f"{wording.number(-found.margin)} behind {found.top[0].node}, as its group goes where all members fit"
+        yield f"{wording.number(-found.margin)} behind {found.top[0].node}, because its group is placed where all members fit"
     else:
         yield f"level with {found.top[1].node}"
     if found.ties > 1:

@@ -110,7 +110,7 @@ class AnswerReader:
             found = [(name.lower(), value.strip()) for name, value in _HEADERS.findall(head)]
             self._headers = dict(found)
             if len(found) > len(self._headers) and len({value for name, value in found if name == b"content-length"}) > 1:
-                raise NotHttp("an answer of two lengths")
+                raise NotHttp("an answer with two different lengths")
             if first.startswith(b"HTTP/1.0"):
                 self._headers.setdefault(b"connection", b"close")
         return True

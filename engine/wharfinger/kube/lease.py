@@ -124,7 +124,9 @@ class LeaseElection:
                 async with asyncio.timeout(left):
                     if not await self._try() and self.holder and not self._is_own:
                         return (
-                            f"{self.holder} has taken it" if self.holder != self._settings.identity else "another process has our identity"
+                            f"{self.holder} has taken it"
+                            if self.holder != self._settings.identity
+                            else "another process has the same identity"
                         )
             except TimeoutError:
                 self._known.failure = "no answer in time"

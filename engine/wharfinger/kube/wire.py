@@ -266,7 +266,7 @@ async def pages(connection: Server, path: str, params: Mapping[str, str], size: 
         if not token:
             return
         if token == query.get("continue"):
-            raise InvalidObject("a page of a list that is followed by itself")
+            raise InvalidObject("a list whose continue token does not change")
         # The token contains the version; servers refuse requests with both.
         query = {key: value for key, value in query.items() if key not in {"resourceVersion", "resourceVersionMatch"}}
         query["continue"] = token
@@ -378,4 +378,4 @@ def _remedy(resource: Resource, error: api_errors.ApiError) -> str:
     if isinstance(error, api_errors.NotFound):
         return f"the API server has no {resource.plural} of {resource.api_version}"
     rule = f'apiGroups: ["{resource.group}"], resources: [{resource.plural}], verbs: [list]'
-    return f"{error}; it takes a ClusterRole with the rule {{{rule}}}"
+    return f"{error}; grant a ClusterRole with the rule {{{rule}}}"

@@ -194,7 +194,7 @@ def _is_file(path: Path) -> bool:
         return True
     if path.name.startswith("."):
         return False
-    raise UsageError(f"cannot read {path}: {'it is a link that leads to no file' if path.is_symlink() else 'it is no regular file'}")
+    raise UsageError(f"cannot read {path}: {'it is a link that leads to no file' if path.is_symlink() else 'it is not a regular file'}")
 
 
 class Texts(Protocol):

@@ -409,7 +409,7 @@ def _tested(of_text: Sequence[Finding], of_tests: Sequence[Finding]) -> Conditio
 def _active(found: PolicyStatus) -> Condition:
     why = _first_error(found)
     if found.mode is Mode.OFF:
-        return condition("Active", False, "Off", "its mode keeps it out")
+        return condition("Active", False, "Off", "its mode is Off")
     if found.suspended:
         return condition("Active", False, "Suspended", found.suspended)
     if found.result is Result.REFUSED:

@@ -141,7 +141,7 @@ def _content(path: Path) -> bytes | str | None:
         return f"{path.name} cannot be read: {_reason(error)}"
     with open(descriptor, "rb") as stream:  # noqa: PTH123 — it is open already
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return f"{path.name} is no regular file"
+            return f"{path.name} is not a regular file"
         try:
             return stream.read(MAX_BYTES + 4)
         except OSError as error:

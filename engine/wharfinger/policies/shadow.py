@@ -1,11 +1,11 @@
 """Shadow policies: the decisions that they would have made, compared with the real ones.
 
 Each is compared with the decisions about pods that it governs, on the state they were made on, and changes none of them. All shadows
-together may take a share of the time; when it is used up, decisions are not compared and are counted as unseen. A shadow that exceeds the
-budget of a policy pauses, as a deciding policy would be suspended.
+together may take a share of the time. When it is used up, decisions are not compared, and are counted as unseen. A shadow that exceeds the
+budget of a policy pauses, where a deciding policy would be suspended.
 
-A comparison is one step of the event loop. What takes steps before a decision, such as the first answers for all nodes about a template, is
-done a few steps at a time while decisions pass by unseen. A shadow searches for no pods to evict.
+A comparison is one step of the event loop. Work that takes several steps, such as the first evaluation of all nodes for a template, is done
+a few steps at a time; until it is done, decisions are not compared. A shadow searches for no pods to evict.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_TIME_SHARE = 0.1
 MAX_SAVED_SECONDS = 0.2
 """Seconds of this share that are saved at most while nothing is decided."""
 STEP_SECONDS = 0.005
-"""Seconds of steps that are taken while one decision passes by."""
+"""Seconds of such work for each decision that is not compared."""
 MAX_KEPT = 50
 MAX_CELLS = 5_000_000
 """Node × rule results that a shadow caches: a tenth of what a deciding chain may."""
@@ -95,7 +95,7 @@ class _Shadow:
         snapshot, pod = decision.snapshot, decision.pod
         self._last.append(snapshot)
         if scans_too_much(self.policy, snapshot):
-            self.report.last_error = "it would look at too many placed pods in each decision; decisions pass by unseen"
+            self.report.last_error = "it would look at too many placed pods in each decision; decisions are not compared"
             return False
         if self._ahead is None:
             self._ahead = self._decider.precompute(partial(_only, self._last), pod), pod
@@ -115,7 +115,7 @@ class _Shadow:
         if self._budget.seconds and self._allowance.took(seconds, now):
             self.report.last_error = (
                 f"it took {1000 * seconds:.3g} ms of a decision and may take {1000 * self._budget.seconds:.3g} ms; "
-                f"decisions pass by unseen for {self._allowance.pause:g} s"
+                f"decisions are not compared for {self._allowance.pause:g} s"
             )
         if node == decision.node:
             self.report.agreed += 1

@@ -332,7 +332,7 @@ def _clauses(side: Side, rule: typed.Filter, budget: CommonBudget) -> list[Answe
         text = f"{text} that the others let pass ({clause.span})"
         together = budget.examined(about, size, partial(_proved, side, rule, text, (clause,), others))
         found += [together] if together is not None and together.verdict is Verdict.PROVED else []
-    text = f"filter {rule.name} rejects every node that it has a say about"
+    text = f"filter {rule.name} rejects every node that it applies to"
     everything = budget.examined(f"filter {rule.name}", size, partial(_proved, side, rule, text, (), rule.clauses))
     if everything is not None and everything.verdict is Verdict.PROVED:
         found.append(_expected_otherwise(side, rule, everything, "L202", rejecting=True))

@@ -137,7 +137,7 @@ def _chain_of(scheduler: Scheduler, index: GroupIndex, key: str) -> Chain:
     profile = scheduler.profiles.of(members[0])
     if profile is None:
         name = members[0].scheduler_name
-        raise UsageError(f"group {key} is not ours: the schedulerName of its pods is {name}")
+        raise UsageError(f"group {key} is placed by another scheduler: the schedulerName of its pods is {name}")
     return profile.chain
 
 
@@ -150,7 +150,7 @@ def _question(scheduler: Scheduler, key: str) -> tuple[PodView, Chain]:
         raise UnknownObject(f"there is no pod {key}" + (f"; did you mean {nearest}?" if nearest else ""))
     profile = scheduler.profiles.of(pod)
     if profile is None:
-        raise UsageError(f"pod {key} is not ours: its schedulerName is {pod.scheduler_name}")
+        raise UsageError(f"pod {key} is placed by another scheduler: its schedulerName is {pod.scheduler_name}")
     if pod.finished:
         raise UsageError(f"pod {key} has ended ({pod.object.status.phase}); nothing is decided about it any more")
     placed = scheduler.state.snapshot().placed(pod.uid)

@@ -172,7 +172,7 @@ class Mapped(Struct, frozen=True, kw_only=True):
             ("of no node", self.unmatched),
             ("of a node that has another value", self.doubled),
             ("without a possible value", self.invalid),
-            ("with a time to come", self.ahead),
+            ("with a time in the future", self.ahead),
         ):
             if oddity.count:
                 yield said, oddity
@@ -231,7 +231,7 @@ class _Mapping:
 
     def _past(self, name: str, time: float) -> float:
         if time > self._came + MAX_CLOCK_SKEW:
-            self.ahead.found(f"{name}, {time - self._came:,.6g} s ahead: are clocks apart, or is it milliseconds?")
+            self.ahead.found(f"{name}, {time - self._came:,.6g} s ahead: are the clocks not synchronised, or is the time in milliseconds?")
         return min(time, self._came)
 
     def _named(self, text: str) -> str | None:

@@ -245,7 +245,7 @@ def failed(server: PrometheusServer, error: Exception) -> SignalFailed:
     if isinstance(error, OSError) and not isinstance(error, (requests.RequestException, ConnectionError)):
         return SignalFailed(Kind.SETTINGS, str(error))  # a missing file of certificates
     if isinstance(error, (DecodeError, requests.exceptions.ContentDecodingError)):
-        return SignalFailed(Kind.ANSWER, f"what {server.url} answers cannot be unpacked: {_cause(error)}")
+        return SignalFailed(Kind.ANSWER, f"the answer of {server.url} cannot be decompressed: {_cause(error)}")
     return SignalFailed(Kind.UNREACHABLE, f"cannot reach {server.url}: {_cause(error)}")
 
 

@@ -55,7 +55,7 @@ def load_cluster(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> 
 def with_nodes(found: Cluster, name: str) -> Cluster:
     """The cluster itself. InvalidObject if it has no nodes: the file is the wrong one, or its nodes could not be read."""
     if not found.state.snapshot().n_nodes:
-        raise InvalidObject(f"{name}: it has no nodes; `wharf snapshot` writes what is wanted")
+        raise InvalidObject(f"{name}: it has no nodes; `wharf snapshot` writes a file that has them")
     return found
 
 

@@ -34,7 +34,7 @@ from wharfinger.steps import at_once
 
 MAX_NAMED = 4
 """The number of named nodes of a group, and of named members on other nodes."""
-NOT_AGAIN = "the recorded decision does not come out again"
+NOT_AGAIN = "the decision made again differs from the recorded one"
 
 Others = Callable[[str, Chain], Chain]
 """Returns the chain to compare with that of a profile."""

@@ -164,7 +164,9 @@ class Reported:
             result, why = SpanExportResult.FAILURE, f" ({type(error).__name__})"
         failing = result is not SpanExportResult.SUCCESS
         if failing and not self.failing:
-            self._failed(TracesLost(f"the collector does not take traces{why}, {len(spans)} spans and all until it does are lost"))
+            self._failed(
+                TracesLost(f"the collector does not accept traces{why}: {len(spans)} spans are lost, and all others until it does")
+            )
         self.failing = failing
         return result
 

@@ -48,7 +48,8 @@ RESULTS = ("scheduled", "unschedulable", "error")
 Explain = Callable[[str, list[str]], Awaitable[tuple[Mapping[str, Any], str]]]
 """The decision that would be made about a pod (`namespace/name`) now, with a report on the requested nodes: as plain values, and as text.
 
-UnknownObject when there is no such pod or node, UsageError for a pod that is not ours, another WharfingerError if it cannot be made now.
+UnknownObject when there is no such pod or node, UsageError for a pod of another scheduler, another WharfingerError if there is none
+now.
 """
 
 ExplainGroup = Callable[[str], Awaitable[tuple[Mapping[str, Any], str]]]

@@ -141,9 +141,9 @@ def test_a_running_scheduler_is_asked(wharf, scheduler):
 
 def test_a_refusal_of_the_scheduler_is_printed(wharf, scheduler):
     url, answers = scheduler
-    answers["/explain/default/web?format=text"] = 409, "pod default/web is not ours\n"
+    answers["/explain/default/web?format=text"] = 409, "pod default/web is placed by another scheduler\n"
     code, _, err = wharf("explain", "pod", "web", "--url", url)
-    assert (code, err) == (2, "wharf: pod default/web is not ours\n")
+    assert (code, err) == (2, "wharf: pod default/web is placed by another scheduler\n")
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,8 @@ def test_samples_of_a_clock_that_is_ahead_are_reported(wharf, files, server):
     server.answer = lambda query: (200, vector(server.answers[query], at=1_000 * time.time()))
     run = check(wharf, files, server)
     assert run.code == 1
-    assert "warning: 4 series with a time to come, as a, " in run.out
-    assert "are clocks apart, or is it milliseconds?" in run.out
+    assert "warning: 4 series with a time in the future, as a, " in run.out
+    assert "are the clocks not synchronised, or is the time in milliseconds?" in run.out
 
 
 def test_warnings_of_the_server_are_shown(wharf, files, server):

@@ -157,7 +157,7 @@ def test_places_that_cannot_be_written(wharf, kubeconfig, in_folder, out, senten
 @pytest.mark.parametrize(
     ("status", "sentence"),
     [
-        (403, 'cannot read pods: you may not; it takes a ClusterRole with the rule {apiGroups: [""], resources: [pods], verbs: [list]}'),
+        (403, 'cannot read pods: you may not; grant a ClusterRole with the rule {apiGroups: [""], resources: [pods], verbs: [list]}'),
         (401, "refuses the credentials: you may not"),
     ],
 )
@@ -176,7 +176,7 @@ def test_a_refusal_leaves_what_was_there(wharf, server, kubeconfig, status, sent
 def test_a_kind_that_may_not_be_read_is_warned_about_then_and_later(wharf, server, kubeconfig, tmp_path):
     out = tmp_path / "now.json"
     server.answers["/api/v1/services"] = (403, [])
-    rule = 'services are missing: you may not; it takes a ClusterRole with the rule {apiGroups: [""], resources: [services], verbs: [list]}'
+    rule = 'services are missing: you may not; grant a ClusterRole with the rule {apiGroups: [""], resources: [services], verbs: [list]}'
     code, _, err = wharf("snapshot", "-o", out, "--kubeconfig", kubeconfig)
     assert (code, err.splitlines()[0]) == (0, f"wharf: warning: {rule}")
     assert wharf("dry-run", "-s", out)[2] == f"wharf: warning: {out}: {rule}\n"

@@ -55,7 +55,7 @@ def test_a_missing_policy_is_named_with_its_profile():
 def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path, name):
     os.mkfifo(tmp_path / name)
 
-    with pytest.raises(UsageError, match=r"pipe(\.policy)?: no regular file"):
+    with pytest.raises(UsageError, match=r"pipe(\.policy)?: not a regular file"):
         chains(Profile(policies=(str(tmp_path / name),)))
 
 

@@ -62,7 +62,7 @@ def test_settings_that_are_written_are_equal(tmp_path):
         ("{url: 'http://x', headerFiles: {X-Org: ''}}", "which file has the content of X-Org?"),
         ('{url: "http://x", headers: {X-Org: "a\\nb"}}', "expected one line of plain ASCII for X-Org"),
         ("{url: 'http://x', headers: {X-Org: 'ü'}}", "expected one line of plain ASCII for X-Org"),
-        ("{url: 'http://x', headers: {Content-Length: '7'}}", "a matter of each exchange"),
+        ("{url: 'http://x', headers: {Content-Length: '7'}}", "is set for each request"),
         ("{url: 'http://x', headers: {X-Auth-Token: geheim}}", "headerFiles"),
         ("{url: 'http://x', headers: {X-Org: a}, headerFiles: {x-org: b}}", "the header x-org is given twice"),
         ("{url: 'http://x', basicAuth: {username: 'me:geheim', passwordFile: b}}", "no colon"),

@@ -122,7 +122,7 @@ def test_a_busy_server_is_asked_again(run):
     [
         (
             refused(403, "Forbidden", 'pods is forbidden: User "eve" cannot list resource "pods"'),
-            '"eve" cannot list resource "pods"; it takes a ClusterRole with the rule {apiGroups: [""], resources: [pods], verbs: [list]}',
+            '"eve" cannot list resource "pods"; grant a ClusterRole with the rule {apiGroups: [""], resources: [pods], verbs: [list]}',
         ),
         (refused(401, "Unauthorized"), "refuses the credentials: Unauthorized"),
         (refused(500, "InternalError", "etcd is tired"), "cannot read pods from http://127.0.0.1"),
@@ -145,7 +145,7 @@ def test_another_kind_that_may_not_be_read_is_named_in_the_file(run):
     async def scenario(server, connection):
         serve(server, storageclasses=[refused(403, "Forbidden", "no")], csinodes=[refused(404, "NotFound")])
         found, read = await content(connection)
-        rule = 'it takes a ClusterRole with the rule {apiGroups: ["storage.k8s.io"], resources: [storageclasses], verbs: [list]}'
+        rule = 'grant a ClusterRole with the rule {apiGroups: ["storage.k8s.io"], resources: [storageclasses], verbs: [list]}'
         assert found.word.not_read == (
             f"storageclasses are missing: no; {rule}",
             "csinodes are missing: the API server has no csinodes of storage.k8s.io/v1",

@@ -169,7 +169,7 @@ def test_a_link_in_a_folder_that_leads_to_no_file_is_refused(tmp_path, target):
 
 def test_a_folder_entry_that_is_no_regular_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "a.policy")
-    with pytest.raises(UsageError, match=f"cannot read {tmp_path}/a.policy: it is no regular file"):
+    with pytest.raises(UsageError, match=f"cannot read {tmp_path}/a.policy: it is not a regular file"):
         policy_files([tmp_path])
 
 

@@ -86,7 +86,7 @@ WORST = [
     (status(SYNTAX, mode=Mode.OFF, revision=None), None, "False Refused p:3:1: P101: what is this"),
     (status(SYNTAX, mode=Mode.SHADOW), [], "False FormerVersion p:3:1: P101: what is this"),
     (status(mode=Mode.SHADOW), [], "True Shadow it is compared with what is decided, and decides nothing"),
-    (status(mode=Mode.OFF, revision=None), None, "True Off its mode keeps it out"),
+    (status(mode=Mode.OFF, revision=None), None, "True Off its mode is Off"),
     (status(revision=None), None, "False Pending"),
     (
         status(),

@@ -155,7 +155,7 @@ async def test_a_shadow_that_takes_too_long_pauses_and_is_tried_again():
             await world.calm()
         report = shadows.reports["where"]
         assert (report.agreed + report.disagreed, report.unseen) == (SUSPEND_AFTER, 5)
-        assert report.last_error == "it took 50 ms of a decision and may take 20 ms; decisions pass by unseen for 30 s"
+        assert report.last_error == "it took 50 ms of a decision and may take 20 ms; decisions are not compared for 30 s"
         assert len(world.cluster.nodes_of_pods()) == SUSPEND_AFTER + 5
         taken[0] = 0.0
         world.clock.move(30)
@@ -198,4 +198,4 @@ async def test_a_shadow_that_would_look_at_too_many_placed_pods_sees_no_decision
             await world.calm()
         report = shadows.reports["young"]
         assert (report.agreed, report.unseen) == (1, 2)
-        assert report.last_error == "it would look at too many placed pods in each decision; decisions pass by unseen"
+        assert report.last_error == "it would look at too many placed pods in each decision; decisions are not compared"

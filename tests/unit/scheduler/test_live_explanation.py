@@ -111,7 +111,7 @@ def test_a_feasible_node_that_was_not_chosen_says_how_many_points_it_is_behind()
     running = running_on(node("n1"), node("n2"), pod("q", nodeName="n2", cpu="2"), pod("p", nodeName="n1"))
     [first, *parts] = ways(explained(running, "default/p", ["n2"]))["n2"]
     assert first.startswith("it would need ")
-    assert "draw level with n1" in first
+    assert "more points to equal n1" in first
     assert any("NodeResourcesFit" in part for part in parts)
 
 

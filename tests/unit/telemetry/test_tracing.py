@@ -134,7 +134,7 @@ def test_an_absent_collector_is_reported_once_and_not_waited_for(monkeypatch, ca
     began = time.monotonic()
     traces.close()
     assert time.monotonic() - began < 2.0
-    assert [str(error) for error in reported] == ["the collector does not take traces, 7 spans and all until it does are lost"]
+    assert [str(error) for error in reported] == ["the collector does not accept traces: 7 spans are lost, and all others until it does"]
     assert caplog.records == []
 
 
@@ -147,7 +147,9 @@ def test_an_exception_of_an_exporter_is_reported_without_its_text(caplog):
     traces = tracing.PodTraces(tracing.provider_of(tracing.Reported(Raising(), reported.append), "1", "me"), 1.0, lambda: 0.0, lambda: 0.0)
     traces.handlers[AttemptEnded](attempt())
     traces.close()
-    assert [str(error) for error in reported] == ["the collector does not take traces (ValueError), 7 spans and all until it does are lost"]
+    assert [str(error) for error in reported] == [
+        "the collector does not accept traces (ValueError): 7 spans are lost, and all others until it does"
+    ]
     assert caplog.records == []
 
 

@@ -163,9 +163,7 @@ def test_a_score_is_the_cause_with_its_points_at_both_nodes():
 def test_tie_breaks_are_the_cause_where_nothing_else_differs():
     first, last = (f'policy "mix"\ntie_break (if node.name == "a" then 1 else 0) {order}' for order in ("asc", "desc"))
     [change] = diff(chain_of(first), chain_of(last), state(node("a"), node("b")), [pod("p")]).changes
-    assert [(cause.kind, str(cause)) for cause in change.causes] == [
-        (Kind.ORDER, "b and a are equally good: the order among equals decides")
-    ]
+    assert [(cause.kind, str(cause)) for cause in change.causes] == [(Kind.ORDER, "b and a are equally good: the tie-break decides")]
 
 
 def test_one_pod_decided_by_a_rule_pushes_another_that_follows():

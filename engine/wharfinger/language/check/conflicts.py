@@ -75,7 +75,7 @@ def dominated(
         return None
     share = f"{least:g} points against at most {rest:g}" + (f", {base:g} of them Kubernetes' own" if base else "")
     message = f"`{score.name}` outweighs everything else in its tier: {share}"
-    return message, f"if the others are meant to have a say, a weight of at most {math.floor(rest / step):g} leaves them one"
+    return message, f"for the others to have an influence, use a weight of at most {math.floor(rest / step):g}"
 
 
 def _step(intervals: Intervals, score: typed.Score) -> float:

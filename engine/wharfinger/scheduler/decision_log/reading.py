@@ -102,7 +102,7 @@ class LogReader(Struct, kw_only=True):
             note = f"{count(missing, 'decision')} before this file {are} missing: a file was removed, or cut off"
             self.notes.append(f"{place.path}: {note}")
         elif line.run == self._run and line.file != self._file + 1:
-            self.notes.append(f"{place}: what begins here does not follow on what is before: out of order, or there twice")
+            self.notes.append(f"{place}: this file does not continue the one before it: the files are out of order, or one is there twice")
         self._run, self._file, self._decisions = line.run, line.file, line.decisions
 
 
@@ -362,7 +362,7 @@ def compiled(line: Line, params: Mapping[str, Any] | None = None) -> CompiledPol
         raise PolicyError(diagnostics)
     policy = compile_policy(found, {**line.params, **(params or {})})
     if params is None and policy.revision != line.policy:
-        raise BrokenLog(f"policy {line.name} reads as another one than that which was recorded: this version understands it differently")
+        raise BrokenLog(f"policy {line.name} differs from the recorded one when it is read: this version understands it differently")
     return policy
 
 

@@ -94,7 +94,7 @@ def _check(text: str, name: str, key: str | None) -> None:
         return
     if name in KEYED:
         example = "zone" if name == "imbalance" else "cpu"
-        raise UsageError(f"--objective {text}: {name} needs to know of what; write it as {name}:{example}")
+        raise UsageError(f"--objective {text}: {name} needs an argument; write it as {name}:{example}")
     near = wording.closest(name, [*PLAIN, *KEYED])
     raise UsageError(f"--objective {text}: there is no measure {name}; {f'did you mean {near}?' if near else f'there are {_known()}'}")
 

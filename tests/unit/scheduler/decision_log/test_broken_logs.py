@@ -65,7 +65,7 @@ def test_a_last_line_that_was_cut_off_is_left_out_and_said(path, content):
         (lambda text: text.replace(first(text, "assume"), "", 1), "changes are missing"),
         (lambda text: text.replace(first(text, "state"), "", 1), "a decision of which something is missing"),
         (lambda text: text.replace('"t":"assume"', '"t":"presume"', 1), "there are no lines called 'presume'"),
-        (lambda text: text.replace("weight 3", "weight 4"), "reads as another one than that which was recorded"),
+        (lambda text: text.replace("weight 3", "weight 4"), "differs from the recorded one when it is read"),
         (lambda text: text.replace('"NodeResourcesFit":1', '"NodeResourcesFit":9'), "cannot be made again"),
         (lambda text: text.replace('"chain":"', '"chain":"0', 1), "cannot be made again"),
         (lambda text: text.replace('"kind":"Service"', '"kind":"Parcel"', 1), "put: there is no 'Parcel'"),
@@ -104,7 +104,7 @@ def test_files_put_together_replay_and_are_checked_as_files_are(path, content):
     path.write_text(content + content)
     found, notes = replayed(path)
     assert len(found) == 2 * content.count('"t":"decision"')
-    assert "does not follow on what is before: out of order, or there twice" in notes[0]
+    assert "does not continue the one before it: the files are out of order, or one is there twice" in notes[0]
 
     path.write_text(content + content.replace('"version":1', '"version":2', 1))
     with pytest.raises(BrokenLog, match="a decision log of version 2"):

@@ -239,4 +239,4 @@ def test_files_are_taken_on_the_machine_of_the_author_only():
     assert post("clusters?name=a.json", b"{}", clusters=OwnClusters(), **upload).status_code == 400
     assert post("clusters?name=a.json", cluster, clusters=OwnClusters(), kind="text/plain").status_code == 415
     refused = post("clusters?name=a.json", b'{"kind": "List", "items": []}', clusters=OwnClusters(), **upload)
-    assert (refused.status_code, refused.text) == (400, "a.json: it has no nodes; `wharf snapshot` writes what is wanted\n")
+    assert (refused.status_code, refused.text) == (400, "a.json: it has no nodes; `wharf snapshot` writes a file that has them\n")
