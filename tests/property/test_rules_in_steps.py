@@ -21,20 +21,20 @@ MEASURING = fleet.policy(POLICY)
 
 
 @pytest.fixture
-def read_ahead(monkeypatch):
+def precomputed(monkeypatch):
     """The rules whose outputs have been computed ahead of a decision; each step is one operation."""
     monkeypatch.setattr(cycle, "OPERATIONS_AT_ONCE", -1)
     monkeypatch.setattr("wharfinger.framework.evaluation.kept_result.OPERATIONS_AT_ONCE", 10)
     monkeypatch.setattr(bound, "OPERATIONS_PER_STEP", 1)
-    taken, usual = [], bound.BoundPolicy._from_ahead
+    taken, usual = [], bound.BoundPolicy._from_precomputed
 
-    def from_ahead(self, rule, *of):
+    def from_precomputed(self, rule, *of):
         found = usual(self, rule, *of)
         if found is not None:
             taken.append(rule.name)
         return found
 
-    monkeypatch.setattr(bound.BoundPolicy, "_from_ahead", from_ahead)
+    monkeypatch.setattr(bound.BoundPolicy, "_from_precomputed", from_precomputed)
     return taken
 
 
@@ -75,7 +75,7 @@ class World:
 
 @pytest.mark.parametrize("often", [0.0, 0.01, 0.2], ids=["quiet", "sometimes", "often"])
 @pytest.mark.parametrize("seed", range(4))
-def test_steps_change_no_decision(seed, often, read_ahead):
+def test_steps_change_no_decision(seed, often, precomputed):
     world = World(seed)
     decider = Decider(chain.assemble([MEASURING, fleet.policy(CHECK)], CONFIG))
     for number in range(12):
@@ -92,5 +92,5 @@ def test_steps_change_no_decision(seed, often, read_ahead):
             world.state.assume(pod, decision.node)
         for _ in range(world.chance.choice([0, 0, 1, 5])):
             world.change()
-    assert often > 0.1 or {"few", "log"} <= set(read_ahead)
-    assert often or {"cool", "curved", "summed", "age"} <= set(read_ahead)
+    assert often > 0.1 or {"few", "log"} <= set(precomputed)
+    assert often or {"cool", "curved", "summed", "age"} <= set(precomputed)

@@ -361,7 +361,7 @@ def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, N
     return np.where(absent, 0.0, found), ~absent
 
 
-def _devices_ahead(snapshot: Callable[[], Snapshot], _pod: PodView, workload: typed.Workload) -> Iterator[ReadInSteps]:
+def _slow_device_reads(snapshot: Callable[[], Snapshot], _pod: PodView, workload: typed.Workload) -> Iterator[ReadInSteps]:
     """The devices of all nodes, with what a workload distinguishes."""
     yield snapshot().devices
     yield ReadColumn(snapshot().devices, "thousandths", _thousandths)
@@ -369,13 +369,13 @@ def _devices_ahead(snapshot: Callable[[], Snapshot], _pod: PodView, workload: ty
         yield ReadColumn(snapshot().devices, models.key, models.number_of)
 
 
-def _ahead(snapshot: Callable[[], Snapshot], pod: PodView, workload: typed.Workload, *, after: bool) -> Iterator[ReadInSteps]:
+def _slow_reads(snapshot: Callable[[], Snapshot], pod: PodView, workload: typed.Workload, *, after: bool) -> Iterator[ReadInSteps]:
     """The fragmentation of each node, and the devices that it is computed from."""
 
     def context() -> AtRows:
         return AtRows(snapshot(), pod, slice(None))
 
-    yield from _devices_ahead(snapshot, pod, workload)
+    yield from _slow_device_reads(snapshot, pod, workload)
     yield ReadPerNode(snapshot().devices, *_keyed(context, workload, after=after), _plan(workload).height)
 
 
@@ -420,7 +420,7 @@ FRAGMENTATION = (
         never_nan=True,
         context=True,
         volatility=Volatility.ROW,
-        ahead=partial(_ahead, after=False),
+        slow_reads=partial(_slow_reads, after=False),
     ),
     Function(
         name="fragmentation_after",
@@ -439,7 +439,7 @@ FRAGMENTATION = (
         never_nan=True,
         context=True,
         volatility=Volatility.ROW,
-        ahead=partial(_ahead, after=True),
+        slow_reads=partial(_slow_reads, after=True),
     ),
     Function(
         name="fragmentation_with",
@@ -457,6 +457,6 @@ FRAGMENTATION = (
         never_nan=True,
         context=True,
         volatility=Volatility.ROW,
-        ahead=_devices_ahead,
+        slow_reads=_slow_device_reads,
     ),
 )

@@ -2,7 +2,7 @@
 
 Registers are kept between questions about the same rows of the same snapshot, so what two rules have in common is computed once.
 
-Costly rules are computed in steps ahead of a question about all nodes (`compute_in_steps`), by parts of their expressions. The cluster may
+Costly rules are computed in steps before a question about all nodes (`compute_in_steps`), by parts of their expressions. The cluster may
 change between the steps: the question computes the nodes again that have changed, so its answer is the same to the last bit.
 """
 
@@ -32,7 +32,7 @@ OPERATIONS_PER_STEP = 2_500_000
 """Operations on numbers of nodes that a step of `compute_in_steps` takes: about 5 ms."""
 
 
-class _Ahead(Struct, frozen=True):
+class _Precomputed(Struct, frozen=True):
     """The outputs of a rule for all rows, each of which is as of `revision` or has changed since; valid while `token` is the same."""
 
     revision: int
@@ -47,13 +47,13 @@ class BoundPolicy:
     """
 
     __slots__ = (
-        "_ahead",
         "_frame",
         "_one_row",
         "_placed",
         "_pod",
         "_points",
         "_policy",
+        "_precomputed",
         "_reasons",
         "_registers",
         "_start",
@@ -75,7 +75,7 @@ class BoundPolicy:
             for register, _ in policy.program.lasting:
                 self._start[register] = fresh[register]
         self._frame: AtRows | None = None
-        self._ahead: dict[int, _Ahead] = {}  # by the identity of the plan
+        self._precomputed: dict[int, _Precomputed] = {}  # by the identity of the plan
         self._points = NO_POINTS
         self._registers: schedule.Registers = self._start
         self._one_row: ref[OneRow] | None = None  # it refers to this object, and only garbage collections would free both
@@ -113,7 +113,7 @@ class BoundPolicy:
 
     def forget_columns(self) -> None:
         """Forget the columns for all rows. The cluster has changed before they are read again."""
-        self._ahead = {}
+        self._precomputed = {}
         if self._frame is not None and isinstance(self._frame.rows, slice):
             self._frame, self._registers = None, self._start
 
@@ -236,7 +236,11 @@ class BoundPolicy:
     def _outputs(self, rule: Rule, frame: AtRows) -> list[Any]:
         """The outputs of a rule; each is a column or one value for all rows."""
         plan = rule.plan
-        if self._ahead and (ahead := self._ahead.get(id(plan))) is not None and (found := self._from_ahead(rule, ahead, frame)) is not None:
+        if (
+            self._precomputed
+            and (precomputed := self._precomputed.get(id(plan))) is not None
+            and (found := self._from_precomputed(rule, precomputed, frame)) is not None
+        ):
             return found
         if plan.may_warn:
             with np.errstate(all="ignore"):  # values that are not present are arbitrary, also as divisors
@@ -285,7 +289,7 @@ class BoundPolicy:
         """
         now = began = snapshot()
         registers = schedule.with_frame(self._start, self._whole(now))
-        most, self._ahead = OPERATIONS_PER_STEP // max(1, now.n_nodes), {}
+        most, self._precomputed = OPERATIONS_PER_STEP // max(1, now.n_nodes), {}
         for rule in rules:
             if self._left_out(rule, now):
                 continue
@@ -301,29 +305,29 @@ class BoundPolicy:
                 if now.layout_revision > began.revision or now.strings is not self._strings:
                     return
                 registers[schedule.FRAME] = self._whole(now)
-            self._ahead[id(plan)] = _Ahead(began.revision, token, [registers[output] for output in plan.outputs])
+            self._precomputed[id(plan)] = _Precomputed(began.revision, token, [registers[output] for output in plan.outputs])
 
     def _whole(self, snapshot: Snapshot) -> AtRows:
         return AtRows(snapshot, self._pod, slice(None), self._placed, self._points)
 
-    def is_ahead(self, rule: Rule, snapshot: Snapshot) -> bool:
+    def is_precomputed(self, rule: Rule, snapshot: Snapshot) -> bool:
         """True if the outputs of the rule have been computed for all rows, and only changed rows must be computed again."""
-        ahead = self._ahead.get(id(rule.plan))
-        if ahead is None or snapshot.node_changes(ahead.revision) is None or snapshot.strings is not self._strings:
+        precomputed = self._precomputed.get(id(rule.plan))
+        if precomputed is None or snapshot.node_changes(precomputed.revision) is None or snapshot.strings is not self._strings:
             return False
         if rule.volatility < Volatility.TIMED:
             return True
-        return not len(snapshot.changed_nodes(ahead.revision)) and self.token(rule, snapshot) == ahead.token
+        return not len(snapshot.changed_nodes(precomputed.revision)) and self.token(rule, snapshot) == precomputed.token
 
-    def _from_ahead(self, rule: Rule, ahead: _Ahead, frame: AtRows) -> list[Any] | None:
+    def _from_precomputed(self, rule: Rule, precomputed: _Precomputed, frame: AtRows) -> list[Any] | None:
         """The outputs for the rows of a frame, of which only those are computed that have changed; None if all must be."""
         snapshot, n_nodes = frame.snapshot, frame.snapshot.n_nodes
-        if not self.is_ahead(rule, snapshot):
+        if not self.is_precomputed(rule, snapshot):
             return None
         changed = np.zeros(n_nodes, np.bool_)
-        for rows in (snapshot.node_changes(ahead.revision), snapshot.usage_changes(ahead.revision)):
+        for rows in (snapshot.node_changes(precomputed.revision), snapshot.usage_changes(precomputed.revision)):
             changed[rows] = True
-        outputs = [np.broadcast_to(output, (n_nodes,))[frame.rows] for output in ahead.outputs]
+        outputs = [np.broadcast_to(output, (n_nodes,))[frame.rows] for output in precomputed.outputs]
         again = np.flatnonzero(changed[frame.rows])
         if not len(again):
             return outputs

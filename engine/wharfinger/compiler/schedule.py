@@ -121,8 +121,8 @@ class Program(Struct, frozen=True, kw_only=True):
         return str(self.module)
 
     @property
-    def reads_ahead(self) -> bool:
-        """True if there are counts of pods, devices, or kept columns, that the first question about a pod reads."""
+    def has_slow_reads(self) -> bool:
+        """True if the first evaluation for a pod reads counts of pods, devices, or columns that are kept."""
         return bool(self.counting) or any(plan.static for plan in self.plans.values())
 
 
@@ -223,8 +223,11 @@ class _Scheduling:
             if found is not None:
                 function, captures = found
                 yield function, tuple(self.places[capture.number] for capture in captures)
-            if node.op.ahead is not None:
-                yield partial(_read_ahead, node.op.ahead), (POD, *(self.places[arg.number] for arg in node.args if arg.stage <= Stage.POD))
+            if node.op.slow_reads is not None:
+                yield (
+                    partial(_slow_reads, node.op.slow_reads),
+                    (POD, *(self.places[arg.number] for arg in node.args if arg.stage <= Stage.POD)),
+                )
 
     def _run_nodes(self, roots: Sequence[Node], stop: frozenset[int] = frozenset()) -> list[Node]:
         """The RUN and DEVICE nodes that the roots need, operands first, without `stop` and the nodes that only those need."""
@@ -340,10 +343,10 @@ def _pod_values(node: Node) -> set[int]:
     return found
 
 
-def _read_ahead(
-    ahead: Callable[..., Iterator[ReadInSteps]], snapshot: Callable[[], Snapshot], values: Sequence[Any]
+def _slow_reads(
+    reads: Callable[..., Iterator[ReadInSteps]], snapshot: Callable[[], Snapshot], values: Sequence[Any]
 ) -> Iterator[ReadInSteps]:
-    return ahead(snapshot, *values)
+    return reads(snapshot, *values)
 
 
 def _call(function: Callable[..., Any], places: Sequence[int]) -> Callable[[Registers], Any]:

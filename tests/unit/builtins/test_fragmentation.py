@@ -188,7 +188,7 @@ def test_values_that_are_computed_in_steps_follow_every_change(
         with pytest.MonkeyPatch.context() as patch:
             for limit in ("READ_PER_STEP", "COLUMN_PER_STEP", "CELLS_PER_STEP"):
                 patch.setattr(device_table, limit, 1)
-            for reader in function.ahead(state.snapshot, view, workload):
+            for reader in function.slow_reads(state.snapshot, view, workload):
                 for _ in reader.read_in_steps():
                     if data.draw(st.booleans()):
                         change()
@@ -209,7 +209,7 @@ def test_nothing_is_computed_again_after_the_steps(monkeypatch: pytest.MonkeyPat
     usual = fragmentation._Nodes.states
     monkeypatch.setattr(fragmentation._Nodes, "states", lambda nodes, *more: calculated.append(nodes.n_rows) or usual(nodes, *more))
     monkeypatch.setattr(device_table, "CELLS_PER_STEP", 1000)
-    for reader in AFTER.ahead(state.snapshot, view, workload):
+    for reader in AFTER.slow_reads(state.snapshot, view, workload):
         for _ in reader.read_in_steps():
             pass
     assert sum(calculated) == 400

@@ -63,8 +63,8 @@ class Op(Struct, frozen=True, kw_only=True):
     and the time or metrics if `reads_time` is. `may_warn`: it may divide by zero or overflow. `key` identifies the operation among those
     of one name that were made for one policy.
 
-    `ahead` yields what takes long when the operation first reads it. It takes a function that returns the cluster as it is then, the pod,
-    and the operands that the pod alone decides. Each is read in steps before the next one is asked for.
+    `slow_reads` yields the reads of the operation that take long the first time. It takes a function that returns the cluster as it is
+    then, the pod, and the operands that the pod alone decides. Each is read in steps before the next one is asked for.
 
     `topology` is the topology key of an operation that takes a selection and reads nothing of a node but its domain of that key.
     `extreme` is True for an operation that takes the largest weights of a selection, and False for the smallest.
@@ -88,7 +88,7 @@ class Op(Struct, frozen=True, kw_only=True):
     topology: str | None = None
     extreme: bool | None = None
     key: Hashable = None
-    ahead: Callable[..., Iterator[ReadInSteps]] | None = None
+    slow_reads: Callable[..., Iterator[ReadInSteps]] | None = None
 
     @property
     def at_row(self) -> Callable[..., Any] | None:
@@ -123,7 +123,7 @@ DEVICES = Op(
     name="devices",
     vector=lambda frame: frame.snapshot.devices.of(frame.rows),
     reads_cluster=True,
-    ahead=lambda snapshot, _pod: iter((snapshot().devices,)),
+    slow_reads=lambda snapshot, _pod: iter((snapshot().devices,)),
 )
 """The devices of the rows (`model.devices.device_table.DevicesOf`)."""
 OF_NODE = Op(name="of node", vector=lambda of, column: column[of.owners] if getattr(column, "ndim", 0) else column)

@@ -205,10 +205,10 @@ def _of_device(graph: Graph, record: Attribute, type_: Type, key: Value | None) 
         present = values >= 0 if rep is Rep.CODE else ~np.isnan(values)
         return (values == 1.0 if rep is Rep.BOOL else values), present
 
-    def ahead(snapshot: Callable[[], Snapshot], _pod: PodView, *keys: str) -> Iterator[ReadColumn]:
+    def slow_reads(snapshot: Callable[[], Snapshot], _pod: PodView, *keys: str) -> Iterator[ReadColumn]:
         yield column(snapshot().devices, *keys)
 
-    op = Op(name=f"device.{record.path}", vector=read, key=type_.kind, ahead=ahead)
+    op = Op(name=f"device.{record.path}", vector=read, key=type_.kind, slow_reads=slow_reads)
     operands = (graph.devices(), *(() if key is None else (key.node,)))
     pair = graph.apply(op, operands, Rep.OBJECT, at=Stage.DEVICE)
     own = graph.apply(operations.IS_PRESENT, (pair,), Rep.BOOL) if record.type.optional else None

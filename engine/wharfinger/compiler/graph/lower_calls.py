@@ -89,7 +89,7 @@ def _framed(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
         may_warn=True,
         topology=_topology(expr.function, nodes),
         key=_names(expr),
-        ahead=expr.function.ahead,
+        slow_reads=expr.function.slow_reads,
     )
     stage = Stage.DEVICE if expr.type.shape is Shape.DEVICE else Stage.RUN
     return lowering.graph.apply(op, nodes, _run_rep(expr), at=stage, volatility=expr.function.volatility)

@@ -40,7 +40,7 @@ CHANGED_AT_ONCE = 256
 OPERATIONS_AT_ONCE = 5_000_000
 """Operations of the rules of policies, for all nodes together, up to which a decision computes them at once: about 10 ms."""
 BEGINNINGS = 3
-"""Times that costly rules are computed ahead of a decision, while the time passes or nodes come and go, until they are left to it."""
+"""How often costly rules are computed before a decision, if nodes or the time change meanwhile; after that the decision computes them."""
 
 
 class Choice(Struct, frozen=True):
@@ -122,9 +122,9 @@ class Evaluation:
                 whole=changed is None, policies=self.pod_rules.policies
             )
         if changed is None:
-            prepared_ahead, self._next = self._next, None
-            if prepared_ahead is not None and prepared_ahead[1] is snapshot.strings:
-                self.shared = prepared_ahead[0]
+            precomputed, self._next = self._next, None
+            if precomputed is not None and precomputed[1] is snapshot.strings:
+                self.shared = precomputed[0]
             else:
                 self.shared = shared_by(self.pod_rules.governing)
             self._strings = snapshot.strings
@@ -160,8 +160,8 @@ class Evaluation:
         return self.revision >= snapshot.layout_revision and snapshot.strings is self._strings
 
     def is_far_behind(self, snapshot: Snapshot) -> bool:
-        """True if policies read much ahead of the first decision, and so many rows changed since the last one that they may do so again."""
-        if not any(policy.program.reads_ahead for policy in self.pod_rules.governing):
+        """True if policies have slow reads, and so many rows have changed since the last decision that these may take long again."""
+        if not any(policy.program.has_slow_reads for policy in self.pod_rules.governing):
             return False
         changed = snapshot.usage_changes(self.revision)
         return changed is None or len(changed) > CHANGED_AT_ONCE

@@ -312,7 +312,7 @@ def _bound(policy: CompiledPolicy, attempt: Attempt) -> BoundPolicy:
 def read_in_steps(policies: Sequence[CompiledPolicy], pod: PodView, snapshot: Callable[[], Snapshot]) -> Generator[None]:
     """The steps of what the first decision about a pod reads for these policies: counts of placed pods, and columns that are kept."""
     for policy in policies:
-        if policy.program.reads_ahead:
+        if policy.program.has_slow_reads:
             yield from BoundPolicy(policy, pod, snapshot()).read_in_steps(snapshot)
 
 
@@ -332,7 +332,7 @@ def compute_in_steps(
         if rules:
             bound = _bound(policy, attempt)
             yield from bound.compute_in_steps(rules, snapshot)
-            complete &= all(bound.is_ahead(rule, snapshot()) or bound.left_out(rule, snapshot()) for rule in rules)
+            complete &= all(bound.is_precomputed(rule, snapshot()) or bound.left_out(rule, snapshot()) for rule in rules)
     return complete
 
 

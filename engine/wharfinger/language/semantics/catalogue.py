@@ -128,8 +128,8 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
     `unseen_requests.cpu`. `named["*"]` takes arguments of any other name (`most_allocated("nvidia.com/gpu": 2)`). One that is `of_cluster`
     shows what pods of any namespace leave behind, and is not for policies of a namespace. The call of one that is `folded` is a constant if
     its arguments are: `semver("1.30.2")` is never missing. One that is a `clock` reads the time and nothing of the cluster. `plugin` is the
-    score of Kubernetes whose points a function returns; such a function can be used in scores only. `ahead` yields what the kernel of a
-    `context` function reads or computes for all nodes and takes long, to be done in steps before.
+    score of Kubernetes whose points a function returns; such a function can be used in scores only. `slow_reads` yields what the kernel of
+    a `context` function reads or computes for all nodes and takes long, to be done in steps before.
     """
 
     name: str
@@ -153,7 +153,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
     clock: bool = False
     plugin: str | None = None
     folded: bool = False
-    ahead: Callable[..., Any] | None = None
+    slow_reads: Callable[..., Any] | None = None
 
 
 class PluginRecord(msgspec.Struct, frozen=True, kw_only=True):
