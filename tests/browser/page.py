@@ -41,6 +41,7 @@ from wharfinger.web.playground.clusters import OwnClusters
 from wharfinger.web.playground.workbench import Workbench
 from wharfinger.web.server import Server
 from wharfinger.web.ui import pages
+from wharfinger.web.ui.feed import Feed
 
 PROFILE = "wharfinger"
 T = TypeVar("T")
@@ -140,7 +141,7 @@ class SchedulerPage:
         )
         reported = policy_pages(store, known)
         page_content = LivePageContent(known, reported, self.recent, reloads, self.history, clock)
-        self.page = pages.LivePage(page_content=page_content, feed=pages.Feed(page_content, clock, subscribers.emit))
+        self.page = pages.LivePage(page_content=page_content, feed=Feed(page_content, clock, subscribers.emit))
         routes = [
             *policies.routes(reported),
             *decisions.routes(decision_pages(self.recent, known, LiveExplanations(clock))),

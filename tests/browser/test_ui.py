@@ -13,7 +13,7 @@ from tests.cluster.waiting import eventually
 from wharfinger.daemon.live_page import reading
 from wharfinger.framework.policy_status import MetricStatus
 from wharfinger.model import objects
-from wharfinger.web.ui.pages import MAX_WATCHERS
+from wharfinger.web.ui.feed import MAX_WATCHERS
 
 MEASURED = """policy "load"
 metric busy: percent = prometheus("busy", node: "instance", max_age: 60s, min_coverage: 10%)

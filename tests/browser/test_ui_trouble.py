@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.browser.page import NODE, POD, nodes, pod
+from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
 from tests.browser.steps import WORKLOAD, fits_without_findings, held, tab_to, wait_text
 from tests.cluster.waiting import eventually
 from wharfinger.framework.policy_status import MetricStatus
@@ -358,3 +358,33 @@ def test_characters_that_turn_text_around_are_written_out(scheduler, visit):
     tab.keyboard.press("Escape")
     tab.fill("#find", "node-00000")
     wait_text(tab, "#under", "[U+202E]gnp.exe")
+
+
+def test_a_cluster_with_very_long_names_opens(visit):
+    """Its names are more bytes than may wait for a page later."""
+    with SchedulerPage() as page:
+        made = nodes(20_000)
+        for number, node in enumerate(made):
+            node["metadata"]["name"] = f"{number:05d}-{LONG}"
+        page.put(made, NODE)
+        found = visit(page.url)
+        wait_text(found.tab, "#cluster-title", "20,000 nodes")
+        page.put([pod("web")], POD)
+        wait_text(found.tab, "#decisions", "shop/web")
+        assert found.tab.inner_text("#live") == "live"
+
+
+def test_a_map_that_is_too_large_for_a_canvas_is_drawn_coarser(visit):
+    with SchedulerPage() as page:
+        made = nodes(1500)
+        for number, node in enumerate(made):
+            node["metadata"]["labels"]["topology.kubernetes.io/zone"] = f"a-zone-of-one-node-{number:05d}"
+        page.put(made, NODE)
+        tab = visit(page.url, viewport={"width": 390, "height": 844}, device_scale_factor=3).tab
+        wait_text(tab, "#cluster-title", "1,500 nodes")
+        drawn = """() => { const map = document.getElementById("map"), size = [map.width, map.height];
+          return [...size, [...map.getContext("2d").getImageData(0, 0, 300, 300).data].some((value) => value > 0)]; }"""
+        width, height, is_drawn = tab.evaluate(drawn)
+        assert is_drawn
+        assert max(width, height) < 2**15
+        assert width * height <= 2**24

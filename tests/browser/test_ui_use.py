@@ -4,7 +4,7 @@ import pytest
 
 from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
 from tests.browser.steps import SHOWS, controlled, held, tab_to, wait_text
-from wharfinger.web.ui import pages
+from wharfinger.web.ui import feed
 
 OFFERED = "([id, value, is]) => [...document.getElementById(id).options].some((option) => option.value === value) === is"
 WATCH_FLASHES = """() => { const map = document.getElementById("map"), context = map.getContext("2d"), fill = context.fillRect;
@@ -185,8 +185,8 @@ def test_the_search_says_how_many_pods_it_found(scheduler, visit):
 
 def test_a_page_that_is_open_for_long_keeps_its_size(scheduler, visit, monkeypatch):
     """Many updates leave neither elements nor listeners behind."""
-    monkeypatch.setattr(pages, "INTERVAL", 0.02)
-    monkeypatch.setattr(pages, "MAX_TIME_SHARE", 1.0)
+    monkeypatch.setattr(feed, "INTERVAL", 0.02)
+    monkeypatch.setattr(feed, "MAX_TIME_SHARE", 1.0)
     tab = visit(scheduler.url).tab
     scheduler.put([pod(f"web-{number}") for number in range(60)], POD)
     decided(tab, 60)

@@ -41,6 +41,7 @@ from wharfinger.web.app import Debug, application
 from wharfinger.web.playground import workbench as playground
 from wharfinger.web.server import Server
 from wharfinger.web.ui import pages as ui
+from wharfinger.web.ui.feed import Feed
 
 Report = Callable[[str], None]
 
@@ -142,9 +143,7 @@ async def _served(  # noqa: PLR0913, PLR0917 — collaborators, passed in by the
     explanations = LiveExplanations(clock)
     shown_policies = policy_pages(store, health, explanations, public=settings.remote_ui)
     page_content = LivePageContent(health, shown_policies, observation.recent, observation.reloads, observation.history, clock)
-    page = ui.LivePage(
-        page_content=page_content, feed=ui.Feed(page_content, clock, observation.subscribers.emit), public=settings.remote_ui
-    )
+    page = ui.LivePage(page_content=page_content, feed=Feed(page_content, clock, observation.subscribers.emit), public=settings.remote_ui)
     shown = decision_pages(observation.recent, health, explanations, public=settings.remote_ui)
     answers = evaluations_of(health, clock, public=settings.remote_ui)
     pages = [*policies.routes(shown_policies), *decisions.routes(shown), *decisions.evaluation_routes(answers), *ui.routes(page)]

@@ -10,9 +10,11 @@ import pytest
 from tests.in_memory import ManualClock
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import UnknownObject
-from wharfinger.web.ui import pages as feeding
-from wharfinger.web.ui.page_content import Channel, Coloring, NodeMap, PodQuery, Tiles, steps
-from wharfinger.web.ui.pages import EventStream, Feed, LivePage, TooMany, routes
+from wharfinger.web.ui import feed as feeding
+from wharfinger.web.ui.channel import Change, Channel, Part
+from wharfinger.web.ui.feed import Feed, TooMany
+from wharfinger.web.ui.page_content import Coloring, NodeMap, PodQuery, Tiles, steps
+from wharfinger.web.ui.pages import MAX_FOUND, MAX_TEXT_BYTES, EventStream, LivePage, routes
 
 
 class PageContent:
@@ -130,7 +132,7 @@ def test_nodes_are_reported_by_name():
 def test_pods_are_found_up_to_a_number():
     assert client().get("/ui/pods?find=shop", headers={"host": "localhost"}).json() == {"pods": ["shop/web", "shop/api"], "more": False}
     many = client().get("/ui/pods?find=web", headers={"host": "localhost"}).json()
-    assert (len(many["pods"]), many["more"]) == (feeding.MAX_FOUND, True)
+    assert (len(many["pods"]), many["more"]) == (MAX_FOUND, True)
     assert client().get("/ui/pods", headers={"host": "localhost"}).status_code == 400
 
 
@@ -152,7 +154,7 @@ def test_the_objects_of_a_text_are_named_in_json():
         ("a: 1\na: 2\n", "application/yaml", 400, "a"),
         ("[1, 2]: a", "application/yaml", 400, ""),
         ("kind: Pod", "text/plain", 415, "application/yaml"),
-        ("x" * (feeding.MAX_TEXT_BYTES + 1), "application/yaml", 413, "longer than"),
+        ("x" * (MAX_TEXT_BYTES + 1), "application/yaml", 413, "longer than"),
     ],
 )
 def test_a_text_that_has_no_objects_is_refused(text, content_type, status, said):
@@ -168,16 +170,29 @@ def test_a_choice_that_makes_no_sense_is_refused(question):
 # ── what is sent ──
 
 
+def sent(channel, changes):
+    """What a watcher gets that knows everything before these changes."""
+    return events(
+        [one for change in changes for one in ([change.difference] if change.difference is not None else channel.newest(change.part))]
+    )
+
+
 def test_a_new_watcher_gets_everything_and_then_differences():
     page_content, channel = PageContent(), Channel("cpu")
-    first = events(channel.update(page_content))
+    first = sent(channel, channel.update(page_content))
     assert [name for name, _ in first] == ["tiles", "values", "flags"]
     assert first[1][1]["values"] == [0, 500, 1000, -1]
 
     assert channel.update(page_content) == []
     page_content.values[1] = 0.75
-    assert events(channel.update(page_content)) == [("change", {"at": [1], "values": [750]})]
-    assert events(channel.whole())[1][1]["values"] == [0, 750, 1000, -1]
+    assert sent(channel, channel.update(page_content)) == [("change", {"at": [1], "values": [750]})]
+    assert events(channel.newest(Part.MAP))[1][1]["values"] == [0, 750, 1000, -1]
+
+
+def test_all_watchers_share_the_bytes_of_the_whole():
+    page_content, channel = PageContent(), Channel("cpu")
+    channel.update(page_content)
+    assert all(one is other for one, other in zip(channel.newest(Part.MAP), channel.newest(Part.MAP), strict=True))
 
 
 def test_tiny_changes_of_values_are_not_sent():
@@ -191,24 +206,25 @@ def test_many_changes_are_sent_whole():
     page_content, channel = PageContent(), Channel("cpu")
     channel.update(page_content)
     page_content.values[:3] = 0.1
-    assert [name for name, _ in events(channel.update(page_content))] == ["values"]
+    assert channel.update(page_content) == [Change(Part.VALUES)]
+    assert events(channel.newest(Part.VALUES))[0][1]["values"] == [100, 100, 100, -1]
 
 
 def test_new_nodes_are_new_tiles():
     page_content, channel = PageContent(), Channel("cpu")
     channel.update(page_content)
     page_content.layout, page_content.values, page_content.flags = 2, np.array([0.5]), np.array([1], np.uint8)
-    found = dict(events(channel.update(page_content)))
+    found = dict(sent(channel, channel.update(page_content)))
     assert found["tiles"]["names"] == ["node-0"]
     assert (found["values"]["values"], found["flags"]) == ([500], [1])
 
 
 def test_an_unknown_coloring_is_reported_once_and_may_come_back():
     page_content, channel = PageContent(), Channel("gone")
-    assert events(channel.update(page_content)) == [("trouble", {"coloring": "gone", "sentence": "no node offers gone"})]
+    assert sent(channel, channel.update(page_content)) == [("trouble", {"coloring": "gone", "sentence": "no node offers gone"})]
     assert channel.update(page_content) == []
     channel.key = "cpu"
-    assert [name for name, _ in events(channel.update(page_content))] == ["tiles", "values", "flags"]
+    assert [name for name, _ in sent(channel, channel.update(page_content))] == ["tiles", "values", "flags"]
 
 
 def test_values_beyond_the_scale_keep_their_distance():
@@ -282,6 +298,8 @@ def test_pages_with_the_same_view_share_one_look_at_the_cluster():
         async with feeding_from(page_content, clock) as feed:
             watchers = [feed.join("cpu") for _ in range(5)]
             await run_pending()
+            for watcher in watchers:
+                await read_all(watcher)
             looked = page_content.looked
             page_content.values[0] = 0.9
             clock.move(1)
@@ -373,7 +391,7 @@ def test_the_number_of_open_pages_is_limited():
         async with feeding_from(PageContent()) as feed:
             for _ in range(feeding.MAX_WATCHERS):
                 feed.join("cpu")
-            with pytest.raises(TooMany, match="16 pages are open already"):
+            with pytest.raises(TooMany, match="64 pages are open already"):
                 feed.join("cpu")
         async with feeding_from(PageContent()) as feed:
             for number in range(feeding.MAX_QUERIES):
@@ -389,34 +407,152 @@ def test_the_number_of_open_pages_is_limited():
     asyncio.run(look())
 
 
-def test_a_watcher_that_does_not_read_is_disconnected(monkeypatch):
-    monkeypatch.setattr(feeding, "MAX_BACKLOG_BYTES", 2000)
+async def read_all(watcher):
+    """What a page gets that reads everything now."""
+    found = []
+    while watcher.under_way or watcher._waiting:
+        found.append(await watcher.next())
+    return events(found)
 
+
+def test_a_page_that_reads_slowly_skips_states(monkeypatch):
+    """It gets the newest state of each part once, and its differences fit to what it was sent."""
+
+    async def look():
+        page_content, clock = PageContent(np.zeros(2000)), ManualClock()
+        async with feeding_from(page_content, clock) as feed:
+            watcher = feed.join("cpu")
+            await run_pending()
+            monkeypatch.setattr(feeding, "PIECE_BYTES", 1000)
+            begun = await watcher.next()
+            for second in range(1, 40):
+                page_content.values[second] = 0.5
+                page_content.messages = {"summary": {"now": second, "more": "x" * 200}}
+                clock.move(1)
+                await run_pending()
+            assert len(begun) == 1000
+            first, later = [begun], []
+            while watcher.under_way:
+                first.append(await watcher.next())
+            while watcher._waiting or watcher.under_way:
+                later.append(await watcher.next())
+            assert [name for name, _ in events(first)] == ["tiles", "values", "flags", "summary", "pending"]
+            found = dict(events(later))
+            assert len(events(later)) == len(found)
+            assert found["summary"]["now"] == 39
+            assert found["values"]["values"][:41] == [0, *[500] * 39, 0]
+
+    asyncio.run(look())
+
+
+def test_new_nodes_replace_what_waits_about_the_former_ones():
     async def look():
         page_content, clock = PageContent(), ManualClock()
         async with feeding_from(page_content, clock) as feed:
             watcher = feed.join("cpu")
-            never, given_up = asyncio.Event(), asyncio.Event()
-            sent = []
-
-            async def send(message):
-                sent.append(message)
-                if len(sent) > 1:
-                    await never.wait()  # a connection whose buffers are full
-
-            async def receive():
-                await given_up.wait()  # by the server, which closes the connection
-                return {"type": "http.disconnect"}
-
-            answering = asyncio.ensure_future(EventStream(feed, watcher, {})({}, receive, send))
-            for _ in range(40):
-                page_content.messages = {"summary": {"now": clock.now(), "more": "x" * 200}}
+            await run_pending()
+            await read_all(watcher)
+            for change in (lambda: page_content.values.__setitem__(0, 0.3), lambda: page_content.flags.__setitem__(0, 1)):
+                change()
                 clock.move(1)
                 await run_pending()
-            assert len(feed) == 0
-            given_up.set()
+            page_content.layout, page_content.values, page_content.flags = 2, np.array([0.5]), np.array([0], np.uint8)
+            clock.move(1)
             await run_pending()
-            assert answering.done()
+            page_content.values[0] = 0.75
+            clock.move(1)
+            await run_pending()
+            found = await read_all(watcher)
+            assert [name for name, _ in found] == ["tiles", "values", "flags"]
+            assert (found[0][1]["names"], found[1][1]["values"], found[2][1]) == (["node-0"], [750], [0])
+
+    asyncio.run(look())
+
+
+@pytest.mark.parametrize("size", [100, 300_000])
+def test_a_cluster_of_any_size_is_sent_in_pieces(size):
+    async def look():
+        page_content = PageContent(np.zeros(size))
+        async with feeding_from(page_content) as feed:
+            watcher, found = feed.join("cpu"), []
+            await run_pending()
+            while watcher.under_way or watcher._waiting:
+                found.append(await watcher.next())
+                await run_pending()
+            assert max(map(len, found)) <= feeding.PIECE_BYTES
+            assert len(dict(events(found))["tiles"]["names"]) == size
+            assert len(feed) == 1
+
+    asyncio.run(look())
+
+
+class Connection:
+    """A connection that takes no byte after the headers and the first lines, until the server closes it."""
+
+    def __init__(self):
+        self.closed, self.sent = asyncio.Event(), []
+
+    async def send(self, message):
+        self.sent.append(message)
+        if len(self.sent) > 2:
+            await self.closed.wait()
+
+    async def receive(self):
+        await self.closed.wait()
+        return {"type": "http.disconnect"}
+
+
+def test_pages_that_read_nothing_hold_no_former_states_beyond_a_limit(monkeypatch):
+    """The slowest ones are disconnected, and what was sent to them is freed at once."""
+    monkeypatch.setattr(feeding, "PIECE_BYTES", 100)
+    monkeypatch.setattr(feeding, "MAX_SENDING_BYTES", 12_000)
+
+    async def look():
+        page_content, clock = PageContent(np.zeros(200)), ManualClock()
+        async with feeding_from(page_content, clock) as feed:
+            connections, watchers, answering = [], [], []
+            for number in range(10):
+                page_content.layout = 2 + number
+                clock.move(1)
+                await run_pending()
+                connections.append(Connection())
+                watchers.append(feed.join("cpu"))
+                answering.append(
+                    asyncio.ensure_future(EventStream(feed, watchers[-1], {})({}, connections[-1].receive, connections[-1].send))
+                )
+                await run_pending()
+            clock.move(1)
+            await run_pending()
+            held = {id(one): len(one) for watcher in watchers for one in watcher.under_way}
+            assert sum(held.values()) <= 12_000
+            gone = [watcher.gone for watcher in watchers]
+            assert gone == sorted(gone, reverse=True)
+            assert 1 < sum(gone) < 10
+            for connection in connections:
+                connection.closed.set()
+            await run_pending()
+            assert all(one.done() for one in answering)
+            assert len(feed) == 0
+
+    asyncio.run(look())
+
+
+def test_pages_that_read_nothing_of_a_cluster_at_rest_share_its_bytes(monkeypatch):
+    monkeypatch.setattr(feeding, "PIECE_BYTES", 100)
+    monkeypatch.setattr(feeding, "MAX_SENDING_BYTES", 12_000)
+
+    async def look():
+        page_content, clock = PageContent(np.zeros(200)), ManualClock()
+        async with feeding_from(page_content, clock) as feed:
+            watchers = [feed.join("cpu") for _ in range(feeding.MAX_WATCHERS)]
+            await run_pending()
+            for watcher in watchers:
+                await watcher.next()
+            for second in range(20):
+                page_content.values[second] = 0.5
+                clock.move(1)
+                await run_pending()
+            assert len(feed) == feeding.MAX_WATCHERS
 
     asyncio.run(look())
 

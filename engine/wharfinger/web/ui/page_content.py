@@ -1,7 +1,6 @@
-"""The content of the live page: its interface, the map of nodes as server-sent events, and a snapshot as the map shows it.
+"""The content of the live page: its interface, and a snapshot as the map of nodes shows it.
 
-The map is many numbers that seldom change, so it is read as columns and sent as differences. Everything else is a few small parts, each
-sent whole when it has changed.
+The map is many numbers that seldom change, so it is read as columns. Everything else is a few small parts.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from wharfinger.errors import WharfingerError
 from wharfinger.language.report.wording import count
 from wharfinger.model.devices.device import WHOLE, Device
 from wharfinger.model.devices.held_devices import HeldDevice, Holding
@@ -109,97 +106,15 @@ SCALE_STEPS = 1000
 NO_VALUE = -1
 """The step of a node without a value."""
 
-_WHOLE_UPDATE_SHARE = 0.5
-"""From this part of the nodes on, a change is sent whole: it is shorter that way."""
-
-
-def message(event: str, value: Any) -> bytes:
-    """A server-sent event; JSON has no line breaks, so one `data` line holds it."""
-    return b"event: " + event.encode() + b"\ndata: " + msgspec.json.encode(value) + b"\n\n"
-
-
-class Channel:
-    """One colouring. All its watchers have been sent the same messages, so they get the same differences."""
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self._layout = -1
-        self._tiles: bytes = b""
-        self._scale: Mapping[str, Any] = {}
-        self._steps: NDArray[np.int64] = np.empty(0, np.int64)
-        self._flags: NDArray[np.uint8] = np.empty(0, np.uint8)
-        self._trouble = ""
-
-    def whole(self) -> list[bytes]:
-        """The messages for a new watcher; empty before the first `update`."""
-        if self._trouble:
-            return [message("trouble", {"coloring": self.key, "sentence": self._trouble})]
-        return [self._tiles, self._full(), self._flagged()] if self._tiles else []
-
-    def update(self, page_content: PageContent) -> list[bytes]:
-        """The messages for watchers that have everything up to now."""
-        try:
-            node_map = page_content.node_map(self.key, self._layout)
-        except WharfingerError as error:
-            return self._failed(str(error))
-        self._trouble = ""
-        fresh = node_map.layout != self._layout or node_map.tiles is not None
-        if node_map.tiles is not None:
-            self._tiles = message("tiles", _plain(node_map.tiles, node_map.layout))
-        self._layout = node_map.layout
-        sent = [self._tiles] if fresh else []
-        return [*sent, *self._coloring_changed(node_map, fresh), *self._flags_changed(node_map, fresh)]
-
-    def _failed(self, sentence: str) -> list[bytes]:
-        if sentence == self._trouble:
-            return []
-        self._trouble, self._layout = sentence, -1
-        return self.whole()
-
-    def _coloring_changed(self, node_map: NodeMap, fresh: bool) -> list[bytes]:
-        coloring = node_map.coloring
-        scale = {
-            "coloring": self.key,
-            "title": coloring.title,
-            "unit": coloring.unit,
-            "low": coloring.low,
-            "high": coloring.high,
-            "note": coloring.note,
-        }
-        found = steps(coloring)
-        if fresh or scale != self._scale or len(found) != len(self._steps):
-            self._scale, self._steps = scale, found
-            return [self._full()]
-        at = np.flatnonzero(found != self._steps)
-        self._steps = found
-        if len(at) > _WHOLE_UPDATE_SHARE * len(found):
-            return [self._full()]
-        return [message("change", {"at": at.tolist(), "values": found[at].tolist()})] if len(at) else []
-
-    def _flags_changed(self, node_map: NodeMap, fresh: bool) -> list[bytes]:
-        changed = fresh or not np.array_equal(node_map.flags, self._flags)
-        self._flags = node_map.flags.copy()
-        return [self._flagged()] if changed else []
-
-    def _full(self) -> bytes:
-        return message("values", {**self._scale, "steps": SCALE_STEPS, "values": self._steps.tolist()})
-
-    def _flagged(self) -> bytes:
-        return message("flags", self._flags.tolist())
-
 
 def steps(coloring: Coloring) -> NDArray[np.int64]:
-    """`(n_nodes,) int64`: each value as a step of the scale, those beyond its ends as well; NOTHING where there is none."""
+    """`(n_nodes,) int64`: each value as a step of the scale, those beyond its ends as well; NO_VALUE where there is none."""
     width = coloring.high - coloring.low
     found = np.full(len(coloring.values), NO_VALUE, np.int64)
     known = np.isfinite(coloring.values)
     scaled = (coloring.values[known] - coloring.low) * (SCALE_STEPS / width) if width > 0 else np.zeros(int(known.sum()))
     found[known] = np.rint(np.clip(scaled, 0, 10 * SCALE_STEPS)).astype(np.int64)
     return found
-
-
-def _plain(tiles: Tiles, layout: int) -> Mapping[str, Any]:
-    return {"layout": layout, "names": list(tiles.names), "zones": list(tiles.zones), "zoneNames": list(tiles.zone_names)}
 
 
 def tiles_of(snapshot: Snapshot) -> Tiles:

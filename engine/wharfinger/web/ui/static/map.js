@@ -4,6 +4,7 @@ import { make, number, share, shown } from "./dom.js";
 
 export const CORDONED = 1, NOT_READY = 2, TAINTED = 4;
 const SMALLEST = 7, LARGEST = 30, HEAD = 20, GAP_BETWEEN = 8, GAP_BESIDE = 16, WIDEST_NAME = 160, STOPS = ["--s0", "--s1", "--s2", "--s3", "--s4"];
+const MOST_PIXELS = 2 ** 15 - 1, MOST_AREA = 2 ** 24; // browsers draw nothing on a larger canvas
 const FONT = "12px system-ui, 'DejaVu Sans', sans-serif";
 const order = new Intl.Collator("en", { numeric: true });
 
@@ -92,7 +93,7 @@ export class ClusterMap {
     const { boxes, height: needed } = this.boxes(blocks, size, width);
     Object.assign(this, { size, width, places: [], blocks: boxes });
     for (const { nodes, left, top, across } of boxes) nodes.forEach((node, index) => { this.places[node] = [left + (index % across) * size, top + HEAD + Math.floor(index / across) * size]; });
-    const ratio = devicePixelRatio || 1, height = Math.max(60, needed);
+    const height = Math.max(60, needed), ratio = Math.min(devicePixelRatio || 1, MOST_PIXELS / Math.max(width, height), Math.sqrt(MOST_AREA / (width * height)));
     Object.assign(this.canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
     this.canvas.style.height = `${height}px`;
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
