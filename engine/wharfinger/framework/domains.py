@@ -1,8 +1,8 @@
 """The topology domains of nodes, for filters and scores that depend on domains alone: classes of rows, and an answer per domain.
 
-The rows of one class are in the same domains, so one of them is evaluated for all. A watch keeps answers that are computed from counts of
-pods, and computes them again only when these have changed. After a placement one count of one selection has changed, and usually no answer
-has: the zone that got a pod is not full yet. The watch detects that at little cost, and returns the nodes whose answer did change.
+The rows of one class are in the same domains, so one of them is evaluated for all. `DomainAnswers` are computed
+from counts of pods, and again only when these have changed. After a placement one count of one selection has changed, and usually no answer
+has: the zone that got a pod is not full yet. `renew` detects that at little cost, and returns the nodes whose answer did change.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def row_classes(keys: tuple[str, ...], snapshot: Snapshot) -> RowClasses | None:
     return RowClasses(tuple((topology, topology.revision) for topology in topologies), ids, rows)
 
 
-class DomainWatch:
-    """The result of `make` for a selection: an `answer` per domain, and a last one for nodes in no domain, `(n_domains + 1,)`.
+class DomainAnswers:
+    """The result of `make` for a selection, kept up to date: `values` has one per domain, and a last one for no domain, `(n_domains + 1,)`.
 
-    Without a topology the answers are per node, `(n_nodes,)`.
+    Without a topology the values are per node, `(n_nodes,)`.
     """
 
-    __slots__ = ("_make", "_topology", "_topology_seen", "_version", "answer", "selection")
+    __slots__ = ("_make", "_topology", "_topology_seen", "_version", "selection", "values")
 
     def __init__(self, selection: Selection, topology: Topology | None, make: Callable[[Selection], NDArray[Any]]) -> None:
         self.selection = selection
@@ -82,11 +82,11 @@ class DomainWatch:
         self._make = make
         self._version = selection.follow()
         self._topology_seen = 0 if topology is None else topology.revision
-        self.answer = make(selection)
+        self.values = make(selection)
 
     def at(self, rows: Rows) -> NDArray[Any]:
         """The answers for some rows, `(n_rows,)`."""
-        found: NDArray[Any] = self.answer[rows if self._topology is None else self._topology.ids[rows]]
+        found: NDArray[Any] = self.values[rows if self._topology is None else self._topology.ids[rows]]
         return found
 
     def domain_of(self, row: int) -> int:
@@ -98,20 +98,20 @@ class DomainWatch:
         version = self.selection.follow()
         topology = self._topology
         if topology is not None and topology.revision != self._topology_seen:
-            self._topology_seen, self._version, self.answer = topology.revision, version, self._make(self.selection)
+            self._topology_seen, self._version, self.values = topology.revision, version, self._make(self.selection)
             return None
         if version == self._version:
             return []
-        before, self.answer, self._version = self.answer, self._make(self.selection), version
-        differing = np.flatnonzero(before != self.answer)
+        before, self.values, self._version = self.values, self._make(self.selection), version
+        differing = np.flatnonzero(before != self.values)
         if topology is None:
             return [differing] if len(differing) else []
         return [topology.rows_of(domain) for domain in differing.tolist()]
 
 
-def renew_all(watches: Iterable[DomainWatch], n_nodes: int) -> Rows | None:
-    """Renew all watches; returns the rows whose answer changed, None for no rows."""
-    found = [watch.renew() for watch in watches]
+def renew_all(several: Iterable[DomainAnswers], n_nodes: int) -> Rows | None:
+    """Bring all answers up to date; returns the rows whose answer changed, None for no rows."""
+    found = [answers.renew() for answers in several]
     if any(rows is None for rows in found):
         return ALL
     return union_of([rows for each in found if each is not None for rows in each], n_nodes)

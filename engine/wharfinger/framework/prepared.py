@@ -16,8 +16,8 @@ The texts of reasons exist once per pod, not once per node; a diagnosis counts b
 A score's points are 0..100. Kubernetes normalises in integer arithmetic as in Go (division truncates toward zero), because a total that
 is off by one picks another node.
 
-`Changes` say which rows changed, and the functions after it combine sets of rows. An `ObjectWatch` sees objects that are neither nodes
-nor pods.
+`Changes` say which rows changed, and the functions after it combine sets of rows. An `ObjectRevision` shows if objects changed that are
+neither nodes nor pods.
 """
 
 from __future__ import annotations
@@ -334,8 +334,8 @@ def union_of(rows: Sequence[NDArray[np.intp]], n_nodes: int) -> Rows | None:
     return rows[0] if len(rows) == 1 else distinct(np.concatenate(rows))
 
 
-class ObjectWatch:
-    """The objects of some kinds, neither nodes nor pods, as they are in a snapshot: Services, claims."""
+class ObjectRevision:
+    """The revision of the objects of some kinds in a snapshot, such as Services or claims; neither nodes nor pods."""
 
     __slots__ = ("_kinds", "_revision", "_seen")
 

@@ -244,7 +244,7 @@ class FailureHandler:
         A pod that may be bound gets no condition, which would contradict the binding and stay.
         """
         queued.message, queued.policies = message, decided.policies
-        if queued.uid in self._queue:  # else it was deleted meanwhile, or another scheduler has bound it
+        if queued.uid in self._queue:  # otherwise it was deleted meanwhile, or bound by another scheduler
             if with_condition:
                 self._writes.write(queued.pod, unscheduled(reason, message), nominated)
             self._ports.events.record(queued.pod, failed_scheduling(message))

@@ -12,7 +12,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.exact import member_classes, relaxations
 from wharfinger.groups.exact.group_model import GroupModel
-from wharfinger.groups.exact.member_classes import Merging, class_axes, readings
+from wharfinger.groups.exact.member_classes import Merging, class_axes, requirements_in_steps
 from wharfinger.groups.terms import Impossible, Placed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -90,7 +90,7 @@ def test_rules_that_other_members_may_fulfil_do_not_count(counted, others, takes
     decider, snapshot = Decider(CHAIN), state.snapshot()
     own, left_out = (at_once(member_classes.classes(decider, [PodView(each) for each in pods], snapshot)) for pods in (counted, others))
     for known, most in takes.items():
-        axes = at_once(class_axes(own, at_once(readings(decider, snapshot, own)), Merging.LEAST))
+        axes = at_once(class_axes(own, at_once(requirements_in_steps(decider, snapshot, own)), Merging.LEAST))
         model = GroupModel(snapshot, own, axes, Merging.LEAST, left_out if known else ())
         at_once(model.prepare())
         assert at_once(model.solve(np.arange(2), 1e9)).n_placeable == most

@@ -151,7 +151,7 @@ class Candidates(Generic[Node]):
             self._refused[node] = found
             self._reasons.update(reason.text for reason in found)
 
-    def keep_victimless(self, nodes: Sequence[Node]) -> None:
+    def keep_without_victims(self, nodes: Sequence[Node]) -> None:
         """Keep nodes without pods of lower priority."""
         self._refused.update(dict.fromkeys(nodes, (NO_VICTIMS,)))
         self._reasons[NO_VICTIMS.text] += len(nodes)
@@ -221,7 +221,7 @@ class Search:
 
     def update(self, pod: PodView, snapshot: Snapshot, rejection: Rejection, *, limit: int | None = None) -> bool:
         """Evaluate again the nodes whose cost may have changed since the last update, `limit` trials at a time; True if some are left."""
-        if self._complete and self._is_of_the_second_before(pod, snapshot, rejection.trial):
+        if self._complete and self._differs_in_time_only(pod, snapshot, rejection.trial):
             return False
         stale = None if self._depends != rejection.evictable.depends else self._stale(pod, snapshot, rejection.trial)
         if stale is None:
@@ -242,7 +242,7 @@ class Search:
             for row in changed.tolist():
                 self._drop(row)
         possible = changed[resolvable[changed]]
-        self.candidates.keep_victimless(possible[~lower[possible]].tolist())
+        self.candidates.keep_without_victims(possible[~lower[possible]].tolist())
         rows = union(possible[lower[possible]], self._left[~np.isin(self._left, changed)]) if len(self._left) else possible[lower[possible]]
         now = len(rows) if limit is None else max(1, int(np.searchsorted(np.cumsum(1 + snapshot.pod_count[rows]), limit, side="right")))
         self._left = rows[now:]
@@ -250,8 +250,8 @@ class Search:
             self.candidates.keep(row, select_victims(row, pod, snapshot, rejection.trial, self._budgets, rejection.evictable))
         return bool(len(self._left))
 
-    def _is_of_the_second_before(self, pod: PodView, snapshot: Snapshot, trial: Trial) -> bool:
-        """True if nothing but the second has changed since the last step, which the decision follows at once."""
+    def _differs_in_time_only(self, pod: PodView, snapshot: Snapshot, trial: Trial) -> bool:
+        """True if only the time has changed since the last step, by a second at most: a decision comes right after the last step."""
         revision, objects_seen, now = self._seen
         same = (snapshot.revision, _objects_revision(pod, snapshot, trial)) == (revision, objects_seen)
         return same and self._own == snapshot.nominated_row(pod.uid) and 0 < snapshot.now - now <= 1
@@ -322,7 +322,7 @@ class PassingSearch:
         names, possible, lower = snapshot.names, ~rejection.unresolvable, has_lower(pod.priority, snapshot)
         self._left: list[str] = [names[row] for row in np.flatnonzero(possible & lower)[::-1].tolist()]
         self.candidates: Candidates[str] = Candidates()
-        self.candidates.keep_victimless([names[row] for row in np.flatnonzero(possible & ~lower).tolist()])
+        self.candidates.keep_without_victims([names[row] for row in np.flatnonzero(possible & ~lower).tolist()])
         self._budgets, self._budgets_at = Budgets(snapshot.objects), snapshot.objects.revision_of(objects.PodDisruptionBudget)
         self._at: Hashable = None
         self._proven: set[str] = set()  # candidates that every filter confirms at the moment `_at`

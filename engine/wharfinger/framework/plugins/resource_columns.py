@@ -13,7 +13,7 @@ from pydantic import Field
 from wharfinger.framework.extension import Arguments
 from wharfinger.framework.plugins.devices.class_totals import ClassTotals, DevicesOfClass
 from wharfinger.framework.plugins.devices.extended_resources import BackingClasses, is_candidate
-from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Attempt, Changes, Mask, ObjectWatch, PreparedScore, Rows, union
+from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Attempt, Changes, Mask, ObjectRevision, PreparedScore, Rows, union
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.columns.arrays import first_lanes
@@ -163,7 +163,7 @@ class ResourceScore(PreparedScore):
 
     def __init__(self, lanes: ScoredLanes, snapshot: Snapshot) -> None:
         self._lanes = lanes
-        self._classes = ObjectWatch(snapshot, objects.DeviceClass)
+        self._classes = ObjectRevision(snapshot, objects.DeviceClass)
         for _, devices in lanes.backed:
             devices.follow(snapshot)
         self._read = [devices.log.end for _, devices in lanes.backed]

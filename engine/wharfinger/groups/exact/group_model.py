@@ -1,6 +1,6 @@
 """The filters of Kubernetes for all members of a group together, as rules on nodes and domains (`packing`).
 
-What they say about each class (`Reading`) and about members of the group together (`member_rules`) becomes sets of counts. Where
+What they require of each class (`Requirements`) and about members of the group together (`member_rules`) becomes sets of counts. Where
 something is left out, `exact` is False. It can only forbid more, so a model that has no solution is a proof always, and a solution has to
 be confirmed by the chain.
 
@@ -52,17 +52,17 @@ class GroupModel:
         self._snapshot = snapshot
         self._classes = list(classes)
         self._axes = axes
-        self._readings = [axis.reading for axis in self._axes]
+        self._requirements = [axis.requirements for axis in self._axes]
         self.n_members = sum(len(each.members) for each in classes)
         self.exact = self.fits_in_space = False
         if Space.size([axis.number for axis in self._axes]) > MAX_VECTORS:
             return
         self._rules = MemberRules(snapshot, self._axes, others)
-        self.exact = merging is Merging.EQUALS and self._rules.exact and all(reading.complete for reading in self._readings)
+        self.exact = merging is Merging.EQUALS and self._rules.exact and all(requirements.complete for requirements in self._requirements)
         self._packings: dict[tuple[int, ...], Packing] = {}  # by lowest counts; shared by all domains
         self._kept_sets: dict[Hashable, CountSet] = {}
         self._domain_ids = {key: snapshot.topology(key).ids.astype(np.int64) for key in self._rules.keys}
-        self._names = sorted({name for reading in self._readings for name in (reading.needs or {})})
+        self._names = sorted({name for requirements in self._requirements for name in (requirements.needs or {})})
         self._free, self._slots = self._free_amounts()
         self._sums: dict[str, NDArray[np.int64]] = {}
         self.fits_in_space = Space.size(self._maxima) <= MAX_VECTORS
@@ -93,7 +93,7 @@ class GroupModel:
     # ── nodes ──
 
     def _sum_of(self, name: str) -> NDArray[np.int64]:
-        return self.space.total(range(len(self._axes)), [(reading.needs or {}).get(name, 0) for reading in self._readings])
+        return self.space.total(range(len(self._axes)), [(requirements.needs or {}).get(name, 0) for requirements in self._requirements])
 
     def _free_amounts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Free amounts of the needed resources, `(n_names, n_nodes)`, and free places for pods `(n_nodes,)`."""
@@ -110,7 +110,7 @@ class GroupModel:
         mask = np.ones(self.space.n_vectors, np.bool_)
         for left, right in itertools.combinations_with_replacement(range(len(self._axes)), 2):
             mine, other = self._axes[left].pod, self._axes[right].pod
-            if self._readings[left].ports and self._readings[right].ports and any(taken_ports(mine, (other,))):
+            if self._requirements[left].ports and self._requirements[right].ports and any(taken_ports(mine, (other,))):
                 mask &= self._not_together(left, right)
         return self.space.of(mask)
 
@@ -122,7 +122,7 @@ class GroupModel:
 
     def _nodes(self, packing: Packing, rows: NDArray[np.intp]) -> list[Part]:
         """The nodes of some rows."""
-        is_open = np.stack([reading.open_rows[rows] for reading in self._readings])
+        is_open = np.stack([requirements.open_rows[rows] for requirements in self._requirements])
         numbers = np.vstack((self._free[:, rows], self._slots[rows]))
         found = []
         for row, may, (*free, slots) in zip(rows.tolist(), is_open.T.tolist(), numbers.T.tolist(), strict=True):
@@ -132,7 +132,7 @@ class GroupModel:
     def _takes(self, is_open: Sequence[bool], free: Sequence[int], slots: int) -> CountSet:
         """The vectors that fit a node."""
         space = self.space
-        if all(reading.needs is not None for reading in self._readings):
+        if all(requirements.needs is not None for requirements in self._requirements):
             mask = self._n_pods <= max(0, slots)
             for name, amount in zip(self._names, free, strict=True):
                 mask &= self._sums[name] <= max(0, amount)

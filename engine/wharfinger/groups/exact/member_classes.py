@@ -3,9 +3,9 @@
 A group of a thousand equal pods is one class: what is shown for one of them holds for all. `room` and `Sums` are bounds on how many members
 fit. They count the filters of which it is known that a pod more on a node never helps; so no bound is ever too low.
 
-A `Reading` is the result of the filters of Kubernetes for one class, read from the chain's own prepared filters: the nodes that are open to
-a member, what it needs of each resource, its host ports, its terms of affinity and its hard spread. A filter that is not known here (rules
-of policies, limits of volumes, plugins of others) is left out; `complete` is False then. What is left out can only forbid more.
+`Requirements` are what the filters of Kubernetes require for one class, read from the prepared filters of the chain: the nodes that are
+open to a member, what it needs of each resource, its host ports, its terms of affinity and its hard spread. A filter that is not known here
+(rules of policies, limits of volumes, plugins of others) is left out; `complete` is False then. What is left out can only forbid more.
 
 A model counts each class on an axis. Classes without rules between members that need the same and may go to the same nodes are always one
 axis. Others that are much alike are merged where the space of their counts would be too large otherwise.
@@ -142,7 +142,7 @@ class Sums:
 KNOWN = frozenset({"NodeResourcesFit", "NodePorts", "InterPodAffinity", "PodTopologySpread"})
 
 
-class Reading(Struct):
+class Requirements(Struct):
     """One class: its member's needs by resource (None: not known), the nodes open to it `(n_nodes,)`, and its terms.
 
     `complete` is False if a filter may forbid more than is read.
@@ -163,70 +163,72 @@ class Reading(Struct):
         return self.terms != affinity_terms.NO_TERMS or self.spread is not None
 
 
-def readings(decider: Decider, snapshot: Snapshot, classes: Sequence[MemberClass]) -> Generator[None, None, list[Reading]]:
-    """A generator of steps that returns the readings of some classes; the state must not change between two steps."""
+def requirements_in_steps(
+    decider: Decider, snapshot: Snapshot, classes: Sequence[MemberClass]
+) -> Generator[None, None, list[Requirements]]:
+    """A generator of steps that returns the requirements of some classes; the state must not change between two steps."""
     found = []
     for each in classes:
-        found.append(read(decider, snapshot, each))
+        found.append(requirements_of(decider, snapshot, each))
         yield
     return found
 
 
-def read(decider: Decider, snapshot: Snapshot, each: MemberClass) -> Reading:
-    """The reading of a class on a snapshot."""
+def requirements_of(decider: Decider, snapshot: Snapshot, each: MemberClass) -> Requirements:
+    """The requirements of a class on a snapshot."""
     filtering = decider.filtering(snapshot, each.pod)
-    reading = Reading(open_rows=open_rows(filtering, snapshot.n_nodes))
+    requirements = Requirements(open_rows=open_rows(filtering, snapshot.n_nodes))
     if filtering.refusal is not None:
-        reading.complete = False
-        return reading
+        requirements.complete = False
+        return requirements
     for slot in filtering.slots:
-        _read_slot(slot, reading, each, snapshot)
+        _add_filter(slot, requirements, each, snapshot)
     if filtering.reasons_with_nominated:
-        reading.complete = False
-    return reading
+        requirements.complete = False
+    return requirements
 
 
-def _read_slot(slot: FilterSlot, reading: Reading, each: MemberClass, snapshot: Snapshot) -> None:
+def _add_filter(slot: FilterSlot, requirements: Requirements, each: MemberClass, snapshot: Snapshot) -> None:
     name = slot.plugin.name
     if name == "NodePorts":
-        reading.ports = True
+        requirements.ports = True
     elif name == "InterPodAffinity":
         try:
-            reading.terms = affinity_terms.terms_of(each.pod).resolved(snapshot.objects)
+            requirements.terms = affinity_terms.terms_of(each.pod).resolved(snapshot.objects)
         except InvalidObject:
-            reading.complete = False
-        reading.affinity = True
+            requirements.complete = False
+        requirements.affinity = True
     if slot.skipped:
         return
     answer = slot.answer
     if isinstance(answer, Fit):
-        reading.needs = answer.needs
+        requirements.needs = answer.needs
     elif isinstance(answer, PreparedAffinityFilter):
-        reading.affinity_filter = answer
-        reading.open_rows &= ~answer.repelled(snapshot)
+        requirements.affinity_filter = answer
+        requirements.open_rows &= ~answer.repelled(snapshot)
     elif isinstance(answer, HardSpread):
-        reading.spread = answer
+        requirements.spread = answer
     elif slot.volatility is not Volatility.STATIC and name not in KNOWN:
-        reading.complete = False
+        requirements.complete = False
 
 
-def least_of(left: Reading, right: Reading) -> Reading:
+def least_of(left: Requirements, right: Requirements) -> Requirements:
     """The requirements that members of both classes have; pods that both must be near are kept."""
     needs = None
     if left.needs is not None and right.needs is not None:
         needs = {name: min(left.needs.get(name, 0), right.needs.get(name, 0)) for name in left.needs.keys() & right.needs.keys()}
-    found = Reading(needs=needs, open_rows=left.open_rows | right.open_rows, complete=False)
+    found = Requirements(needs=needs, open_rows=left.open_rows | right.open_rows, complete=False)
     if left.terms.required and left.terms.required == right.terms.required:
         found.terms, found.affinity_filter = Terms(required=left.terms.required), left.affinity_filter
     return found
 
 
-def most_of(left: Reading, right: Reading) -> Reading:
+def most_of(left: Requirements, right: Requirements) -> Requirements:
     """Requirements that are enough for a member of either class."""
     needs = None
     if left.needs is not None and right.needs is not None:
         needs = {name: max(left.needs.get(name, 0), right.needs.get(name, 0)) for name in left.needs.keys() | right.needs.keys()}
-    return Reading(needs=needs, open_rows=left.open_rows & right.open_rows, complete=False)
+    return Requirements(needs=needs, open_rows=left.open_rows & right.open_rows, complete=False)
 
 
 MAX_MERGED = 1 << 15
@@ -253,7 +255,7 @@ class ClassAxis(Struct):
     """
 
     classes: list[MemberClass]
-    reading: Reading
+    requirements: Requirements
     free: bool = False
 
     @property
@@ -277,16 +279,16 @@ class ClassAxis(Struct):
 
 
 def class_axes(
-    classes: Sequence[MemberClass], readings: Sequence[Reading], merging: Merging, by: str | None = None, limit: int = MAX_MERGED
+    classes: Sequence[MemberClass], requirements: Sequence[Requirements], merging: Merging, by: str | None = None, limit: int = MAX_MERGED
 ) -> Generator[None, None, list[ClassAxis]]:
-    """A generator of steps that returns the axes of some classes, made from their `readings`.
+    """A generator of steps that returns the axes of some classes, made from their `requirements`.
 
     `by` is the resource by which they are alike, None for all; merging ends once the space has no more than `limit` vectors.
     """
-    axes = [ClassAxis([each], reading) for each, reading in zip(classes, readings, strict=True)]
-    ruled = {_rules_of(axis): axis for axis in axes if axis.reading.has_rules}.values()
+    axes = [ClassAxis([member_class], of_class) for member_class, of_class in zip(classes, requirements, strict=True)]
+    ruled = {_rules_of(axis): axis for axis in axes if axis.requirements.has_rules}.values()
     for number, axis in enumerate(axes):
-        axis.free = not axis.reading.has_rules and not axis.pod.host_ports and not _is_matched(axis.pod, ruled)
+        axis.free = not axis.requirements.has_rules and not axis.pod.host_ports and not _is_matched(axis.pod, ruled)
         if number % CLASSES_PER_STEP == CLASSES_PER_STEP - 1:
             yield
     axes = _with_equals_merged(axes)
@@ -297,16 +299,16 @@ def class_axes(
 
 def _rules_of(axis: ClassAxis) -> Hashable:
     """Equal for axes whose rules are about the same members."""
-    reading = axis.reading
-    return reading.terms, None if reading.spread is None else reading.spread.constraints, axis.pod.namespace
+    requirements = axis.requirements
+    return requirements.terms, None if requirements.spread is None else requirements.spread.constraints, axis.pod.namespace
 
 
 def _is_matched(pod: PodView, axes: Iterable[ClassAxis]) -> bool:
     """True if terms or constraints of some class are about a member."""
     for axis in axes:
-        reading = axis.reading
-        terms = (*reading.terms.required, *reading.terms.required_anti)
-        constraints = () if reading.spread is None else reading.spread.constraints
+        requirements = axis.requirements
+        terms = (*requirements.terms.required, *requirements.terms.required_anti)
+        constraints = () if requirements.spread is None else requirements.spread.constraints
         if any(term.matches(pod, {}) for term in terms) or any(each.counts(pod, axis.pod.namespace) for each in constraints):
             return True
     return False
@@ -316,8 +318,8 @@ def _with_equals_merged(axes: Sequence[ClassAxis]) -> list[ClassAxis]:
     """The axes, with classes of interchangeable members merged."""
     merged: dict[Hashable, ClassAxis] = {}
     for axis in axes:
-        needs = None if axis.reading.needs is None else tuple(sorted(axis.reading.needs.items()))
-        key: Hashable = (needs, axis.reading.open_rows.tobytes()) if axis.free else id(axis)
+        needs = None if axis.requirements.needs is None else tuple(sorted(axis.requirements.needs.items()))
+        key: Hashable = (needs, axis.requirements.open_rows.tobytes()) if axis.free else id(axis)
         if key in merged:
             merged[key].classes += axis.classes
         else:
@@ -328,7 +330,7 @@ def _with_equals_merged(axes: Sequence[ClassAxis]) -> list[ClassAxis]:
 def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, limit: int) -> Generator[None, None, None]:
     """A generator of steps that merges neighbours in the order of needs, the most alike first, until the space is small enough."""
     least = merging is Merging.LEAST
-    axes.sort(key=lambda axis: (not axis.free, axis.reading.has_rules, _weight(axis.reading, by)))
+    axes.sort(key=lambda axis: (not axis.free, axis.requirements.has_rules, _weight(axis.requirements, by)))
 
     def loss(number: int) -> float:
         """The loss of precision if an axis is merged with the next one."""
@@ -344,13 +346,13 @@ def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, limit: int) 
             return
         first = losses.index(lowest)
         left, right = axes[first], axes.pop(first + 1)
-        reading = (least_of if least else most_of)(left.reading, right.reading)
-        axes[first] = ClassAxis(left.classes + right.classes, reading, left.free and right.free)
+        requirements = (least_of if least else most_of)(left.requirements, right.requirements)
+        axes[first] = ClassAxis(left.classes + right.classes, requirements, left.free and right.free)
         del losses[first]
         for number in (first - 1, first):
             if 0 <= number < len(losses):
                 losses[number] = loss(number)
-        if left.reading.terms.required or right.reading.terms.required:
+        if left.requirements.terms.required or right.requirements.terms.required:
             size = _size(axes)
         else:
             size = size // ((left.number + 1) * (right.number + 1)) * (left.number + right.number + 1)
@@ -358,27 +360,27 @@ def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, limit: int) 
 
 def _size(axes: Sequence[ClassAxis]) -> int:
     """The vectors of the space of some axes, with an axis for each of their wishes."""
-    affinities = {axis.reading.terms.required for axis in axes if axis.reading.terms.required}
+    affinities = {axis.requirements.terms.required for axis in axes if axis.requirements.terms.required}
     return Space.size([axis.number for axis in axes]) << len(affinities)
 
 
-def _weight(reading: Reading, by: str | None) -> float:
+def _weight(requirements: Requirements, by: str | None) -> float:
     """A number for how much a member needs, to sort by; 0 if that is not known."""
-    return sum(math.log1p(amount) for name, amount in (reading.needs or {}).items() if by in {None, name})
+    return sum(math.log1p(amount) for name, amount in (requirements.needs or {}).items() if by in {None, name})
 
 
 def _loss(left: ClassAxis, right: ClassAxis, by: str | None) -> float:
     """A number for how much is lost if two classes are merged."""
-    mine, other = left.reading.needs or {}, right.reading.needs or {}
+    mine, other = left.requirements.needs or {}, right.requirements.needs or {}
     lost = 0.0
     for name in mine.keys() | other.keys() if by is None else {by}:
         low, high = sorted((mine.get(name, 0), other.get(name, 0)))
         lost += (high - low) / high * (left.number if mine.get(name, 0) == high else right.number) if high else 0.0
-    if left.reading.terms.required == right.reading.terms.required and not _has_more_rules(left) and not _has_more_rules(right):
+    if left.requirements.terms.required == right.requirements.terms.required and not _has_more_rules(left) and not _has_more_rules(right):
         return lost
-    return lost + sum(axis.number for axis in (left, right) if axis.reading.has_rules)
+    return lost + sum(axis.number for axis in (left, right) if axis.requirements.has_rules)
 
 
 def _has_more_rules(axis: ClassAxis) -> bool:
     """True if members have rules that a merged axis does not keep."""
-    return bool(axis.reading.terms.required_anti) or axis.reading.spread is not None
+    return bool(axis.requirements.terms.required_anti) or axis.requirements.spread is not None

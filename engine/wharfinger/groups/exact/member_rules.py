@@ -54,8 +54,8 @@ class SpreadConstraint(Struct, frozen=True):
 class MemberRules:
     """The rules of the classes of some axes: which are kept apart, by topology key, `affinities` and `spreads`.
 
-    Nodes on which a rule cannot hold are closed in the readings of the axes. `others` are classes of the group that no axis counts: a rule
-    that their members may fulfil or break is left out.
+    Nodes on which a rule cannot hold are closed in the requirements of the axes. `others` are classes of the group that no axis counts: a
+    rule that their members may fulfil or break is left out.
     """
 
     def __init__(self, snapshot: Snapshot, axes: Sequence[ClassAxis], others: Sequence[MemberClass] = ()) -> None:
@@ -66,7 +66,7 @@ class MemberRules:
         self._snapshot = snapshot
         self._axes = axes
         self._others = others
-        self._readings = [axis.reading for axis in axes]
+        self._requirements = [axis.requirements for axis in axes]
         self._read_terms()
         self._read_spread()
 
@@ -92,15 +92,15 @@ class MemberRules:
     def _read_terms(self) -> None:
         alone = [number for number, each in enumerate(self._axes) if each.alone]
         for left, right in itertools.product(alone, repeat=2):
-            mine, other = self._readings[left], self._axes[right].pod
-            if self._readings[right].affinity and mine.affinity:
+            mine, other = self._requirements[left], self._axes[right].pod
+            if self._requirements[right].affinity and mine.affinity:
                 for term in mine.terms.required_anti:
                     if term.matches(other, {}):
                         self.apart.setdefault(term.topology_key, set()).update({(left, right), (right, left)})
         by_terms: dict[tuple[Term, ...], list[int]] = {}
-        for number, reading in enumerate(self._readings):
-            if reading.terms.required:
-                by_terms.setdefault(reading.terms.required, []).append(number)
+        for number, requirements in enumerate(self._requirements):
+            if requirements.terms.required:
+                by_terms.setdefault(requirements.terms.required, []).append(number)
         for required, requiring in by_terms.items():
             if any(affinity_terms.matches_all(required, each.pod) for each in self._others):
                 self.exact = False
@@ -108,34 +108,34 @@ class MemberRules:
             self.affinities.append(self._affinity(requiring, len(self._axes) + len(self.affinities)))
 
     def _affinity(self, requiring: Sequence[int], axis: int) -> RequiredAffinity:
-        snapshot, reading = self._snapshot, self._readings[requiring[0]]
-        terms = reading.terms.required
+        snapshot, requirements = self._snapshot, self._requirements[requiring[0]]
+        terms = requirements.terms.required
         keys = sorted({term.topology_key for term in terms})
         key = max(keys, key=lambda each: snapshot.topology(each).n_domains)  # the narrowest: what is there is in the wider ones too
         granting = [n for n, each in enumerate(self._axes) if each.any(partial(affinity_terms.matches_all, terms))]
         nowhere = np.zeros(snapshot.topology(key).n_domains + 1, np.bool_)
-        first = reading.affinity_filter is None or not reading.affinity_filter.has_wanted
+        first = requirements.affinity_filter is None or not requirements.affinity_filter.has_wanted
         for each in keys:
             present = snapshot.topology(each).ids >= 0
             for number in requiring:
-                self._readings[number].open_rows &= present
+                self._requirements[number].open_rows &= present
         return RequiredAffinity(
             key=key,
             requiring=tuple(requiring),
             granting=tuple(n for n in granting if n not in requiring),
             starting=tuple(n for n in granting if n in requiring) if first else (),
-            there=nowhere if reading.affinity_filter is None else reading.affinity_filter.wanted_in(key).copy(),
+            there=nowhere if requirements.affinity_filter is None else requirements.affinity_filter.wanted_in(key).copy(),
             axis=axis,
         )
 
     def _read_spread(self) -> None:
         done: set[Hashable] = set()
-        for number, reading in enumerate(self._readings):
-            if reading.spread is None:
+        for number, requirements in enumerate(self._requirements):
+            if requirements.spread is None:
                 continue
-            for constraint, among in zip(reading.spread.constraints, reading.spread.eligible, strict=True):
+            for constraint, among in zip(requirements.spread.constraints, requirements.spread.eligible, strict=True):
                 identity = (constraint, among.key, self._axes[number].pod.namespace)
-                reading.open_rows &= self._snapshot.topology(constraint.topology_key).ids >= 0
+                requirements.open_rows &= self._snapshot.topology(constraint.topology_key).ids >= 0
                 if identity not in done:
                     done.add(identity)
                     self._read_constraint(self._axes[number].pod, constraint, among)
@@ -147,7 +147,7 @@ class MemberRules:
         having = [n for n, each in enumerate(self._axes) if each.pod.namespace == pod.namespace and self._has(n, constraint, among)]
         present = self._snapshot.topology(constraint.topology_key).ids >= 0
         mask = among.mask
-        inside = mask is None or all(not (self._readings[n].open_rows & present & ~mask).any() for n in counted)
+        inside = mask is None or all(not (self._requirements[n].open_rows & present & ~mask).any() for n in counted)
         if counted != having or not inside or any(counts_for(each.pod) for each in self._others):
             self.exact = False
             return
@@ -160,7 +160,7 @@ class MemberRules:
         )
 
     def _has(self, number: int, constraint: Constraint, among: Eligible) -> bool:
-        spread = self._readings[number].spread
+        spread = self._requirements[number].spread
         if spread is None:
             return False
         return any(c == constraint and e.key == among.key for c, e in zip(spread.constraints, spread.eligible, strict=True))

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups.exact.group_model import MAX_VECTORS, GroupModel
-from wharfinger.groups.exact.member_classes import MAX_MERGED, Merging, class_axes, readings
+from wharfinger.groups.exact.member_classes import MAX_MERGED, Merging, class_axes, requirements_in_steps
 from wharfinger.groups.exact.packing import Space
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def _model(classes: Sequence[MemberClass], limit: int, *, by: str | None = None,
     """Return a function that makes a model whose classes are merged as far as necessary to limit its space."""
 
     def make(decider: Decider, snapshot: Snapshot) -> Generator[None, None, GroupModel]:
-        read = yield from readings(decider, snapshot, classes)
-        axes = yield from class_axes(classes, read, Merging.LEAST, by, limit)
+        requirements = yield from requirements_in_steps(decider, snapshot, classes)
+        axes = yield from class_axes(classes, requirements, Merging.LEAST, by, limit)
         return GroupModel(snapshot, classes, axes, Merging.LEAST, others)
 
     return make

@@ -20,7 +20,7 @@ from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups.domains import DomainPlacement, TentativePlacement
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.exact.group_model import MAX_VECTORS, GroupModel, Solution
-from wharfinger.groups.exact.member_classes import Merging, class_axes, readings
+from wharfinger.groups.exact.member_classes import Merging, class_axes, requirements_in_steps
 from wharfinger.groups.exact.packing import Space, TooMuchWork
 from wharfinger.groups.exact.relaxations import Relaxation, relaxations
 from wharfinger.model.columns.node_table import stable_hash
@@ -132,8 +132,8 @@ class ExactSearch:
     def _new_model(self, classes: Sequence[MemberClass], merging: Merging = Merging.EQUALS) -> Generator[None, None, GroupModel]:
         snapshot = self._tentative.snapshot
         self._tentative.spend(len(classes))
-        read = yield from readings(self._tentative.decider, snapshot, classes)
-        axes = yield from class_axes(classes, read, merging)
+        requirements = yield from requirements_in_steps(self._tentative.decider, snapshot, classes)
+        axes = yield from class_axes(classes, requirements, merging)
         return GroupModel(snapshot, classes, axes, merging)
 
     def _solved(self, model: GroupModel, domain: Domain, max_steps: int | None = None) -> Generator[None, None, Solution | None]:

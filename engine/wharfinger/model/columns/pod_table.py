@@ -257,7 +257,7 @@ class PlacementIndex(_PodReader):
             fresh._apply(placement, 1)
             if not number % READ_PER_STEP:
                 yield
-        if self._seen < seen:  # else it was asked meanwhile
+        if self._seen < seen:  # otherwise another caller has read it between two steps
             self._by_value, self._seen = fresh._by_value, seen
 
     def _recount(self) -> None:
@@ -305,7 +305,7 @@ class ClassIndex(_PodReader):
             fresh._put(group, self._values)
             if not number % READ_PER_STEP:
                 yield
-        if self._seen < seen:  # else it was asked meanwhile
+        if self._seen < seen:  # otherwise another caller has read it between two steps
             self._values, self._by_value, self._seen = fresh._values, fresh._by_value, seen
 
     def _recount(self) -> None:

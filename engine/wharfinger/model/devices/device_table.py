@@ -207,7 +207,7 @@ class DeviceTable:
             if read >= READ_PER_STEP:
                 read = 0
                 yield
-        if self._seen < 0:  # else it was asked meanwhile
+        if self._seen < 0:  # otherwise another caller has read it between two steps
             self._names, self._by_row = list(found), list(found.values())
             self._seen, self._objects_seen, self._tokens = began
 

@@ -37,7 +37,7 @@ from wharfinger.framework.prepared import (
     Attempt,
     ClaimAllocation,
     Mask,
-    ObjectWatch,
+    ObjectRevision,
     Reason,
     Rows,
 )
@@ -123,7 +123,7 @@ class DeviceRule(AllocatingFilter):
         self._backing = store.following(extended_resources.BackingClasses)
         self._epoch = -1
         self._at = self._states.log.end
-        self._classes = ObjectWatch(snapshot, objects.DeviceClass)
+        self._classes = ObjectRevision(snapshot, objects.DeviceClass)
         self._users = [claim.spec for claim in claims.users if claim.status.allocation is None]
         self._special = claims.special
         self._stale = claims.special is not None and bool(claims.special.spec.devices.requests)

@@ -24,7 +24,7 @@ from pydantic import Field
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.domains import DomainWatch, renew_all
+from wharfinger.framework.domains import DomainAnswers, renew_all
 from wharfinger.framework.extension import Arguments, CountingPlugin, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins.pods import affinity_terms as affinity
 from wharfinger.framework.plugins.pods.affinity_terms import Term
@@ -36,7 +36,7 @@ from wharfinger.framework.prepared import (
     Attempt,
     Changes,
     Mask,
-    ObjectWatch,
+    ObjectRevision,
     PreparedFilter,
     PreparedScore,
     Reason,
@@ -68,7 +68,7 @@ MAX_TERMS = 100
 REQUIRED, REQUIRED_ANTI, PREFERRED = "required", "required anti", "preferred"
 
 T = TypeVar("T")
-Watches = dict[str, DomainWatch]
+AnswersByKey = dict[str, DomainAnswers]
 
 
 class InterPodAffinityArguments(Arguments):
@@ -221,7 +221,7 @@ class IncomingPod:
         self._preferred = _by_key((term, (weight, term)) for weight, term in self.terms.preferred)
         self.namespace_labels = affinity.labels_of_namespace(pod.namespace, store)
         self.identity = (pod.namespace, _items(pod.labels), _items(self.namespace_labels))
-        self._namespaces = ObjectWatch(snapshot, objects.Namespace)
+        self._namespaces = ObjectRevision(snapshot, objects.Namespace)
         self._seen = snapshot.revision
         self._used: Tally = snapshot.tally((NAME, "topology keys"), _keys_of)
         self.keys_seen = self._used.follow()
@@ -313,36 +313,36 @@ class PreparedAffinityFilter(PreparedFilter):
         self._incoming = incoming
         terms = incoming.terms
         wanted = _wanted(snapshot, incoming) if terms.required else None
-        self._wanted = {} if wanted is None else _watched(snapshot, _keys(terms.required), lambda _: wanted)
-        self._repelled = _watched(snapshot, _on_nodes(_keys(terms.required_anti), snapshot), partial(_repelled, snapshot, incoming))
-        self._repelling = _watched(snapshot, _on_nodes(incoming.keys(REQUIRED_ANTI), snapshot), partial(_repelling, snapshot, incoming))
-        self._watches = (*self._wanted.values(), *self._repelled.values(), *self._repelling.values())
+        self._wanted = {} if wanted is None else _with_pods(snapshot, _keys(terms.required), lambda _: wanted)
+        self._repelled = _with_pods(snapshot, _on_nodes(_keys(terms.required_anti), snapshot), partial(_repelled, snapshot, incoming))
+        self._repelling = _with_pods(snapshot, _on_nodes(incoming.keys(REQUIRED_ANTI), snapshot), partial(_repelling, snapshot, incoming))
+        self._answers = (*self._wanted.values(), *self._repelled.values(), *self._repelling.values())
         self.domains = tuple(sorted({*self._wanted, *self._repelled, *self._repelling}))
         self._first = self._is_first()
-        self.matter = bool(self._watches)
+        self.matter = bool(self._answers)
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:  # noqa: ARG002 — the extension point
         """The rows of domains that got their first, or lost their last, wanted, repelled or repelling pod."""
         if not self._incoming.is_valid(snapshot):
             return OUTDATED
-        rows = renew_all(self._watches, snapshot.n_nodes)
+        rows = renew_all(self._answers, snapshot.n_nodes)
         first, self._first = self._first, self._is_first()
         return rows if first == self._first else ALL
 
     def _is_first(self) -> bool:
         """True if no wanted pod exists and the pod matches its own required terms: the first pod of a group may go anywhere."""
-        if any(watch.answer.any() for watch in self._wanted.values()):
+        if any(answers.values.any() for answers in self._wanted.values()):
             return False
         return affinity.matches_all(self._incoming.terms.required, self._incoming.pod)
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
         """The verdict bits of some rows, `(n_rows,) uint8`: at most one reason per node, the first that applies."""
         bits = np.zeros(len(snapshot.pod_count[rows]), np.uint8)
-        for watches, bit in ((self._repelling, UNWELCOME), (self._repelled, REPELLED)):
-            for watch in watches.values():
-                bits[watch.at(rows)] = bit
-        for key, watch in self._wanted.items():
-            matched = snapshot.domain(key)[0][rows] >= 0 if self._first else watch.at(rows)
+        for by_key, bit in ((self._repelling, UNWELCOME), (self._repelled, REPELLED)):
+            for answers in by_key.values():
+                bits[answers.at(rows)] = bit
+        for key, answers in self._wanted.items():
+            matched = snapshot.domain(key)[0][rows] >= 0 if self._first else answers.at(rows)
             bits[~matched] = UNMATCHED
         return bits
 
@@ -358,18 +358,18 @@ class PreparedAffinityFilter(PreparedFilter):
     def repelled(self, snapshot: Snapshot) -> Mask:
         """`(n_nodes,) bool`: the nodes of domains with a repelled or repelling pod."""
         mask = np.zeros(snapshot.n_nodes, np.bool_)
-        for watch in (*self._repelled.values(), *self._repelling.values()):
-            mask |= watch.at(ALL)
+        for answers in (*self._repelled.values(), *self._repelling.values()):
+            mask |= answers.at(ALL)
         return mask
 
     def wanted_in(self, key: str) -> Mask:
         """True for each domain of a key with a pod that the required terms match, (n_domains + 1,) bool; False last, for no domain."""
-        return self._wanted[key].answer
+        return self._wanted[key].values
 
     @property
     def has_wanted(self) -> bool:
         """True if a wanted pod is in some domain."""
-        return any(watch.answer.any() for watch in self._wanted.values())
+        return any(answers.values.any() for answers in self._wanted.values())
 
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The first reason that applies to the supposed node; empty if it passes."""
@@ -380,20 +380,20 @@ class PreparedAffinityFilter(PreparedFilter):
         incoming = self._incoming
         if self._wanted and not self._matched_if(supposed):
             yield 0
-        if any(_count_if(watch, key, supposed, partial(incoming.repels, key)) > 0 for key, watch in self._repelled.items()):
+        if any(_count_if(answers, key, supposed, partial(incoming.repels, key)) > 0 for key, answers in self._repelled.items()):
             yield 1
-        repelling = ((key, watch, partial(incoming.is_repelled, key)) for key, watch in self._repelling.items())
-        if any(_count_if(watch, key, supposed, counts) > 0 for key, watch, counts in repelling) or self._repelled_by_added(supposed):
+        repelling = ((key, answers, partial(incoming.is_repelled, key)) for key, answers in self._repelling.items())
+        if any(_count_if(answers, key, supposed, counts) > 0 for key, answers, counts in repelling) or self._repelled_by_added(supposed):
             yield 2
 
     def _matched_if(self, supposed: Supposition) -> bool:
         counts = self._incoming.is_wanted
-        if any(watch.domain_of(supposed.row) < 0 for watch in self._wanted.values()):
+        if any(answers.domain_of(supposed.row) < 0 for answers in self._wanted.values()):
             return False
-        if all(_count_if(watch, key, supposed, counts) > 0 for key, watch in self._wanted.items()):
+        if all(_count_if(answers, key, supposed, counts) > 0 for key, answers in self._wanted.items()):
             return True
         more = supposed.difference(counts)
-        nowhere = all(watch.selection.by_domain(key).sum() + more <= 0 for key, watch in self._wanted.items())
+        nowhere = all(answers.selection.by_domain(key).sum() + more <= 0 for key, answers in self._wanted.items())
         return nowhere and affinity.matches_all(self._incoming.terms.required, self._incoming.pod)
 
     def _repelled_by_added(self, supposed: Supposition) -> bool:
@@ -414,35 +414,35 @@ class PreparedAffinityScore(PreparedScore):
     def __init__(self, incoming: IncomingPod, snapshot: Snapshot, hard_weight: int) -> None:
         self._incoming = incoming
         self._hard_weight = hard_weight
-        self._watches = {key: self._watch(snapshot, key) for key in _scoring_keys(incoming, hard_weight, snapshot)}
-        self.domains = tuple(self._watches)
+        self._answers = {key: self._answers_for(snapshot, key) for key in _scoring_keys(incoming, hard_weight, snapshot)}
+        self.domains = tuple(self._answers)
 
-    def _watch(self, snapshot: Snapshot, key: str) -> DomainWatch:
+    def _answers_for(self, snapshot: Snapshot, key: str) -> DomainAnswers:
         selection = _scores(snapshot, self._incoming, key, self._hard_weight)
-        return DomainWatch(selection, snapshot.topology(key), lambda scores: np.append(scores.by_domain(key), 0.0))
+        return DomainAnswers(selection, snapshot.topology(key), lambda scores: np.append(scores.by_domain(key), 0.0))
 
     def is_valid(self, snapshot: Snapshot) -> bool:
         """True if no score has changed."""
-        return self._incoming.is_valid(snapshot) and renew_all(self._watches.values(), snapshot.n_nodes) is None
+        return self._incoming.is_valid(snapshot) and renew_all(self._answers.values(), snapshot.n_nodes) is None
 
     def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002 — the extension point
         """The rows of the domains whose score changed; `OUTDATED` also if no term matches any more."""
         if not self._incoming.is_valid(snapshot):
             return OUTDATED
-        rows = renew_all(self._watches.values(), snapshot.n_nodes)
+        rows = renew_all(self._answers.values(), snapshot.n_nodes)
         return rows if rows is None or self.any(snapshot) else OUTDATED
 
     def any(self, snapshot: Snapshot) -> bool:
         """True if a term matches between the incoming pod and a placed pod on a node with the term's topology key."""
-        if any(watch.answer.any() for watch in self._watches.values()):
+        if any(answers.values.any() for answers in self._answers.values()):
             return True
-        return any(_scored(snapshot, self._incoming, key, self._hard_weight).by_domain(key).any() for key in self._watches)
+        return any(_scored(snapshot, self._incoming, key, self._hard_weight).by_domain(key).any() for key in self._answers)
 
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
         """The raw scores of some rows, `(n_rows,) int64`: the sum of the weights of all matching terms in the node's domains."""
         total = np.zeros(len(snapshot.pod_count[rows]))
-        for watch in self._watches.values():
-            total += watch.at(rows)
+        for answers in self._answers.values():
+            total += answers.at(rows)
         return total.astype(np.int64)
 
 
@@ -484,9 +484,9 @@ def _on_nodes(keys: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
     return filter(snapshot.may_have_label, keys)
 
 
-def _watched(snapshot: Snapshot, keys: Iterable[str], select: Callable[[str], Selection]) -> Watches:
-    """A watch for each key with one bool per domain: True if it has selected pods; False for nodes in no domain."""
-    return {key: DomainWatch(select(key), snapshot.topology(key), partial(_domains_with_pods, key)) for key in keys}
+def _with_pods(snapshot: Snapshot, keys: Iterable[str], select: Callable[[str], Selection]) -> AnswersByKey:
+    """The answers for each key, one bool per domain: True if it has selected pods; False for nodes in no domain."""
+    return {key: DomainAnswers(select(key), snapshot.topology(key), partial(_domains_with_pods, key)) for key in keys}
 
 
 def _has_one_node_each(topology: Topology) -> bool:
@@ -497,10 +497,10 @@ def _domains_with_pods(key: str, selection: Selection) -> Mask:
     return np.append(selection.by_domain(key) > 0, False)
 
 
-def _count_if(watch: DomainWatch, key: str, supposed: Supposition, counts: Callable[[PodView], bool]) -> float:
+def _count_if(answers: DomainAnswers, key: str, supposed: Supposition, counts: Callable[[PodView], bool]) -> float:
     """The number of selected pods in the supposed node's domain; 0 if the node is in none."""
-    domain = watch.domain_of(supposed.row)
-    return 0 if domain < 0 else float(watch.selection.by_domain(key)[domain]) + supposed.difference(counts)
+    domain = answers.domain_of(supposed.row)
+    return 0 if domain < 0 else float(answers.selection.by_domain(key)[domain]) + supposed.difference(counts)
 
 
 def _keys_of(placed: PodView) -> Iterator[tuple[str, str]]:

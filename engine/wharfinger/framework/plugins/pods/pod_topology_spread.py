@@ -20,7 +20,7 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Arguments, CountingPlugin, FilterPlugin, GroupedHints, ScorePlugin, object_argument
 from wharfinger.framework.plugins.pods import spread_counts as spread
 from wharfinger.framework.plugins.pods.spread_counts import Constraint, HardSpread, SoftSpread
-from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rejected, Skip
+from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, ObjectRevision, PreparedFilter, PreparedScore, Reason, Rejected, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.state import node_selection
@@ -164,7 +164,7 @@ class PodTopologySpread(GroupedHints, CountingPlugin, FilterPlugin, ScorePlugin)
         own = attempt.pod.object.spec.topology_spread_constraints
         if own or all(constraint.when_unsatisfiable != when_unsatisfiable for constraint in self.defaults):
             return SKIP_ALWAYS
-        return Skip(ObjectWatch(attempt.snapshot, *spread.OWNERS).unchanged)
+        return Skip(ObjectRevision(attempt.snapshot, *spread.OWNERS).unchanged)
 
 
 def _counts_change(constraints: Sequence[Constraint], namespace: str, change: Change, placed: PodView) -> bool:

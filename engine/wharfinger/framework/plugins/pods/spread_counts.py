@@ -20,8 +20,19 @@ from numpy.typing import NDArray
 
 from wharfinger.builtins import numbers
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.domains import DomainWatch, renew_all
-from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Changes, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rows
+from wharfinger.framework.domains import DomainAnswers, renew_all
+from wharfinger.framework.prepared import (
+    ALL,
+    OUTDATED,
+    Affected,
+    Changes,
+    Mask,
+    ObjectRevision,
+    PreparedFilter,
+    PreparedScore,
+    Reason,
+    Rows,
+)
 from wharfinger.model import objects
 from wharfinger.model.node_labels import HOSTNAME, ZONE
 from wharfinger.model.objects import matching
@@ -190,25 +201,25 @@ def _digest(mask: Mask) -> bytes:
 
 
 class Spread(ABC):
-    """Constraints of one kind with their eligible nodes, and a watch on the counts of each."""
+    """Constraints of one kind with their eligible nodes, and the answers by the counts of each."""
 
     def __init__(self, constraints: tuple[Constraint, ...], pod: PodView, snapshot: Snapshot, *, all_keys: bool) -> None:
         self.constraints = constraints
         self.domains: tuple[str, ...] | None = tuple(sorted({constraint.topology_key for constraint in constraints}))
         self.pod = pod
         self.eligible = eligible(constraints, pod, snapshot, all_keys=all_keys)
-        self._owners = ObjectWatch(snapshot, *OWNERS)
-        self.watches = tuple(self._watch(*each, snapshot) for each in zip(constraints, self.eligible, strict=True))
+        self._owners = ObjectRevision(snapshot, *OWNERS)
+        self.answers = tuple(self._answers_for(*each, snapshot) for each in zip(constraints, self.eligible, strict=True))
 
     def advance(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """Follow the counts; returns the rows whose answer changed, `OUTDATED` if a node, Service or controller changed."""
         if len(changes.node_rows) or not self._owners.unchanged(snapshot):
             return OUTDATED
-        return renew_all(self.watches, snapshot.n_nodes)
+        return renew_all(self.answers, snapshot.n_nodes)
 
     @abstractmethod
-    def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
-        """A watch on the answer of one constraint per domain."""
+    def _answers_for(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainAnswers:
+        """The answer of one constraint per domain."""
 
 
 class HardSpread(Spread, PreparedFilter):
@@ -219,16 +230,16 @@ class HardSpread(Spread, PreparedFilter):
     def __init__(self, constraints: tuple[Constraint, ...], pod: PodView, snapshot: Snapshot) -> None:
         super().__init__(constraints, pod, snapshot, all_keys=True)
 
-    def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
+    def _answers_for(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainAnswers:
         selection = constraint.selection(snapshot, self.pod.namespace)
-        return DomainWatch(selection, snapshot.topology(constraint.topology_key), partial(_full, constraint, among))
+        return DomainAnswers(selection, snapshot.topology(constraint.topology_key), partial(_full, constraint, among))
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
         """The verdict bits of some rows, `(n_rows,) uint8`, each by the first constraint that fails."""
         bits: Any = 0
-        for constraint, watch in zip(reversed(self.constraints), reversed(self.watches), strict=True):
+        for constraint, found in zip(reversed(self.constraints), reversed(self.answers), strict=True):
             ids = snapshot.domain(constraint.topology_key)[0][rows]
-            bits = np.where(ids < 0, KEYLESS, np.where(watch.at(rows), SKEWED, bits))
+            bits = np.where(ids < 0, KEYLESS, np.where(found.at(rows), SKEWED, bits))
         return np.asarray(bits, np.uint8)
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
@@ -241,14 +252,14 @@ class HardSpread(Spread, PreparedFilter):
 
     def _failures(self, supposed: Supposition) -> Iterator[int]:
         """The bit of the reason for each constraint, in order, that fails on a supposed node."""
-        for constraint, among, watch in zip(self.constraints, self.eligible, self.watches, strict=True):
-            domain = watch.domain_of(supposed.row)
+        for constraint, among, found in zip(self.constraints, self.eligible, self.answers, strict=True):
+            domain = found.domain_of(supposed.row)
             if domain < 0:
                 yield KEYLESS
                 continue
             looked_at = among.mask is None or among.mask[supposed.row]
             more = supposed.difference(partial(_counts, constraint, self.pod.namespace)) if looked_at else 0
-            counts = _domains(constraint, among, watch.selection)
+            counts = _domains(constraint, among, found.selection)
             if counts.counts[domain] + more + constraint.counts_itself - _least(constraint, counts, domain, more) > constraint.max_skew:
                 yield SKEWED
 
@@ -261,11 +272,11 @@ class SoftSpread(Spread, PreparedScore):
         self._required = required  # True if a node that lacks a key is not scored
         self._weigh(snapshot, feasible)
 
-    def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
+    def _answers_for(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainAnswers:
         selection = constraint.selection(snapshot, self.pod.namespace)
         if constraint.topology_key == HOSTNAME:
-            return DomainWatch(selection, None, lambda counted: counted.by_node.copy())
-        return DomainWatch(selection, snapshot.topology(constraint.topology_key), partial(_with_none, constraint, among))
+            return DomainAnswers(selection, None, lambda counted: counted.by_node.copy())
+        return DomainAnswers(selection, snapshot.topology(constraint.topology_key), partial(_with_none, constraint, among))
 
     def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:
         """The rows whose count changed; all rows if the feasible set changed, because the weights of topologies depend on it."""
@@ -289,9 +300,9 @@ class SoftSpread(Spread, PreparedScore):
         """The raw scores of some rows, `(n_rows,) int64`: the weighted number of matching pods in the node's domains, rounded."""
         total: Any = 0.0
         missing: Any = False
-        for constraint, watch, weight in zip(self.constraints, self.watches, self._weights, strict=True):
+        for constraint, found, weight in zip(self.constraints, self.answers, self._weights, strict=True):
             absent = snapshot.domain(constraint.topology_key)[0][rows] < 0
-            total = total + np.where(absent, 0.0, watch.at(rows) * weight + float(constraint.max_skew - 1))
+            total = total + np.where(absent, 0.0, found.at(rows) * weight + float(constraint.max_skew - 1))
             missing = missing | absent
         raw = np.floor(total + 0.5).astype(np.int64)
         return np.where(missing, IGNORED, raw) if self._required else raw

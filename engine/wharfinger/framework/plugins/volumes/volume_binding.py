@@ -27,7 +27,7 @@ from wharfinger.framework.prepared import (
     Attempt,
     Changes,
     Mask,
-    ObjectWatch,
+    ObjectRevision,
     PreparedFilter,
     Reason,
     Rejected,
@@ -113,7 +113,7 @@ class VolumeBinding(FilterPlugin, PrecomputingPlugin):
             return Rejected((Reason(found, resolvable=False),))
         if found.immediate:
             return Rejected((Reason(UNBOUND, resolvable=False),))
-        return Bindable(_bound(found.bound, snapshot) | _waiting(found.waiting, snapshot), ObjectWatch(snapshot, *volume_claims.KINDS))
+        return Bindable(_bound(found.bound, snapshot) | _waiting(found.waiting, snapshot), ObjectRevision(snapshot, *volume_claims.KINDS))
 
 
 class Bindable(PreparedFilter):
@@ -126,9 +126,9 @@ class Bindable(PreparedFilter):
         Reason("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", resolvable=False),
     )
 
-    def __init__(self, bits: NDArray[np.uint8], watch: ObjectWatch) -> None:
+    def __init__(self, bits: NDArray[np.uint8], revision: ObjectRevision) -> None:
         self._bits = bits
-        self._watch = watch
+        self._objects = revision
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:  # noqa: ARG002 — the extension point
         """The verdicts."""
@@ -136,7 +136,7 @@ class Bindable(PreparedFilter):
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """`OUTDATED` if a node or a storage object changed."""
-        return OUTDATED if len(changes.node_rows) or not self._watch.unchanged(snapshot) else None
+        return OUTDATED if len(changes.node_rows) or not self._objects.unchanged(snapshot) else None
 
 
 def _claims(pod: PodView, uses: Sequence[volume_claims.ClaimUse], store: ObjectStore) -> PodClaims | str:
@@ -331,8 +331,8 @@ class VolumeZone(FilterPlugin):
         found = _topologies(pod, snapshot.objects)
         if isinstance(found, str):
             return Rejected((Reason(found, resolvable=False),))
-        watch = ObjectWatch(snapshot, objects.PersistentVolumeClaim, objects.PersistentVolume, objects.StorageClass)
-        return ZonesOfVolumes(found, watch) if found else Skip(watch.unchanged)
+        revision = ObjectRevision(snapshot, objects.PersistentVolumeClaim, objects.PersistentVolume, objects.StorageClass)
+        return ZonesOfVolumes(found, revision) if found else Skip(revision.unchanged)
 
 
 class ZonesOfVolumes(PreparedFilter):
@@ -340,9 +340,9 @@ class ZonesOfVolumes(PreparedFilter):
 
     reasons = (Reason("node(s) had no available volume zone", resolvable=False),)
 
-    def __init__(self, wanted: Sequence[tuple[str, frozenset[str]]], watch: ObjectWatch) -> None:
+    def __init__(self, wanted: Sequence[tuple[str, frozenset[str]]], revision: ObjectRevision) -> None:
         self._wanted = wanted
-        self._watch = watch
+        self._objects = revision
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> Mask:
         """The verdicts."""
@@ -354,7 +354,7 @@ class ZonesOfVolumes(PreparedFilter):
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """`OUTDATED` if claims, volumes or classes changed; otherwise the rows whose node changed."""
-        return changes.node_rows if self._watch.unchanged(snapshot) else OUTDATED
+        return changes.node_rows if self._objects.unchanged(snapshot) else OUTDATED
 
 
 def _topologies(pod: PodView, store: ObjectStore) -> list[tuple[str, frozenset[str]]] | str:

@@ -24,7 +24,7 @@ from wharfinger.framework.prepared import (
     Affected,
     Attempt,
     Changes,
-    ObjectWatch,
+    ObjectRevision,
     PreparedFilter,
     Reason,
     Rejected,
@@ -92,7 +92,7 @@ class Restrictions(PreparedFilter):
 
     def __init__(self, pod: PodView, snapshot: Snapshot) -> None:
         self._pod = pod
-        self._watch = ObjectWatch(snapshot, objects.PersistentVolumeClaim)
+        self._objects = ObjectRevision(snapshot, objects.PersistentVolumeClaim)
         self._claims_taken, self._disks_taken = _volumes_in_use(pod, snapshot)
         self.matter = bool(self._claims_taken) or self._disks_taken is not None
 
@@ -105,7 +105,7 @@ class Restrictions(PreparedFilter):
 
     def is_valid(self, snapshot: Snapshot) -> bool:
         """True if no claim or disk was taken or released, and no claim has changed."""
-        if not self._watch.unchanged(snapshot):
+        if not self._objects.unchanged(snapshot):
             return False
         claims_taken, disks_taken = _volumes_in_use(self._pod, snapshot)
         return self._claims_taken == claims_taken and _equal(self._disks_taken, disks_taken)
@@ -270,7 +270,7 @@ class Limits(PreparedFilter):
     """Bit 0 if a driver would exceed its limit on a node, or everywhere if a claim is missing."""
 
     def __init__(self, pod: PodView, snapshot: Snapshot) -> None:
-        self._watch = ObjectWatch(snapshot, *volume_claims.KINDS)
+        self._objects = ObjectRevision(snapshot, *volume_claims.KINDS)
         self._refusal = _refusal(pod, snapshot)
         self.reasons = (Reason(self._refusal, resolvable=False),) if self._refusal else TOO_MANY
         self._wanted = frozenset(attachables(pod, snapshot.objects))
@@ -283,7 +283,7 @@ class Limits(PreparedFilter):
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """`OUTDATED` if a storage object changed; otherwise the rows whose pods changed."""
-        return changes.rows if self._watch.unchanged(snapshot) else OUTDATED
+        return changes.rows if self._objects.unchanged(snapshot) else OUTDATED
 
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...] | None:
         """The reason against the supposed node if a driver would exceed its limit; empty if it passes."""
