@@ -57,7 +57,7 @@ MAX_HELP_LENGTH = 200  # characters: a whole sentence, which `--help` wraps
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """A command group that imports a command's module when the command is used, not to list it: all of them take seconds of CPU."""
+    """A command group that imports the module of a command only to run it. Importing all of them would take seconds of CPU."""
 
     _described_only = False
     _commands: dict[str, Any] | None = None
@@ -142,7 +142,7 @@ class Command(typer.core.TyperCommand):
                 vars(param)["process_value"] = partial(_number, param.process_value, param, parse)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The words that are left. An error about an option without its value knows no context by itself; it would name another help."""
+        """The remaining words. Adds this command to an error about an option without a value: it names the right `--help` then."""
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as error:

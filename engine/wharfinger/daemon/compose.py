@@ -57,7 +57,7 @@ class SchedulerPorts(Struct, frozen=True, kw_only=True):
 
 
 def writing_ports(server: ApiServer, clock: Clock, emit: Emit, stopwatch: StopwatchOf) -> SchedulerPorts:
-    """The ways to and from an API server."""
+    """The ports of a scheduler that writes to the API server."""
     ports = Ports(
         binder=server.binder,
         writer=server.writer,
@@ -74,7 +74,7 @@ def writing_ports(server: ApiServer, clock: Clock, emit: Emit, stopwatch: Stopwa
 
 
 def read_only_ports(clock: Clock, emit: Emit, stopwatch: StopwatchOf = not_measured) -> SchedulerPorts:
-    """The ways of a run that writes nothing."""
+    """The ports of a dry run, which writes nothing."""
     supposed = DryRunSink()
     writer = DryRunWriter(supposed)
     ports = Ports(

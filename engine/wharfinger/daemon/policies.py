@@ -139,12 +139,12 @@ async def policies_of(  # noqa: PLR0913 — collaborators, passed in by the comp
     resources: PolicySource | None = None,
     rights: TenantRights | None = None,
 ) -> PolicyStore:
-    """The store, with the policies of files in it; `remote` sources decide in every profile, once they have spoken.
+    """The store, with the policies of files in it. Policies of `remote` sources decide in every profile, once they have been read.
 
-    So do `resources`, whose policies bring their own values of params and do not get those of the profiles. `rights` are those of policies
-    that belong to a namespace.
+    So do policies of `resources`, which have their own values of params and do not get those of the profiles. `rights` are those of
+    policies that belong to a namespace.
 
-    PolicyError, PoliciesRefused or UsageError for files that never were good.
+    PolicyError, PoliciesRefused or UsageError for files without any valid version.
     """
     folders = [(profile, source) for profile in settings.profiles for source in _folders(profile, len(settings.profiles) > 1)]
     everywhere = frozenset(profile.scheduler_name for profile in settings.profiles)

@@ -1,7 +1,7 @@
 """The effect of a policy on a cluster: the pods that it governs, the nodes that it rejects, changed decisions, and its cost.
 
-The pods that it governs are decided about twice, with the policy and without it, each on the cluster as it is without that pod. Of many
-pods a part is looked at: those that wait, then placed ones, one of each template before a second one of any.
+For each governed pod there are two decisions, with the policy and without it, on the cluster without that pod. If there are many such pods,
+a part of them is examined: pending pods first, then placed ones, one of each template before a second one of any.
 """
 
 from __future__ import annotations

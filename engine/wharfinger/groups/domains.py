@@ -1,7 +1,7 @@
-"""The domains in which a group may be placed, and members that are assumed in them for the time of a question.
+"""The domains in which a group may be placed, and the placement of members in them during a search.
 
-A domain is a set of nodes with the same values of the levels that the group's terms name. Required levels hold for every candidate.
-Preferred levels come first: the nodes are divided by all levels, then without the narrowest preferred one, and so on, until only the
+A domain is a set of nodes with the same values of the levels that the group's terms name. Every candidate satisfies the required levels.
+Preferred levels are tried first: the nodes are divided by all levels, then without the narrowest preferred one, and so on, until only the
 required ones are left.
 """
 

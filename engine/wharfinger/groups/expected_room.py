@@ -1,12 +1,12 @@
-"""The room for a group that does not fit now: how many members each domain takes, and where and when all can be placed later.
+"""The room for a group that does not fit now: how many members each domain takes, and where and when all of them can be placed later.
 
-`domain_fits`: members are assumed in each domain in sequence, as the chain places them, until it refuses one of each kind; then they are
-forgotten. An exact search may fit more into a domain than this, so a number is what surely fits.
+`domain_fits` assumes members in each domain in sequence, as the chain places them, until it refuses one of each kind, and then forgets
+them. An exact search may fit more members into a domain, so each number is a lower bound.
 
-`expected_placement`: the nodes that pods are expected to leave first. A pod with `activeDeadlineSeconds` ends that many seconds after its
-start at the latest. Pods are taken away in the order in which they end until the group fits. If the pods with deadlines are not enough,
-those that have run longest are taken away too, except those of DaemonSets; then the time at which the group fits is not known. Pods are
-really taken from the state: pass a copy of it.
+`expected_placement` finds the nodes that are expected to be free first. A pod with `activeDeadlineSeconds` ends at most that many seconds
+after its start. Pods are removed in the order in which they end until the group fits. If pods with deadlines are not enough, the pods that
+have run longest are removed too, except those of DaemonSets; the time at which the group fits is not known then. The search removes pods
+from the state: pass a copy of it.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ A pod names its group itself: in `spec.schedulingGroup`, or in a label of the co
 The requirements of the group are read from its PodGroup at each call, so a PodGroup that is added, changed or deleted needs no event here.
 `GroupIndex` stores the members. Every pod is passed to it; pods without a group are not stored.
 
-Several policies may govern a pod. The group has the name that the pod itself gives, or the first policy by name that has one for it; of the
-others, those count that put the pod into the same group. What they say is added up as filters are: every level and topology key holds, the
-largest minimum, and the shortest timeout.
+Several policies may govern a pod. The pod itself names the group; otherwise the first policy, by name, that has a group for the pod. Other
+policies count only if they put the pod into the same group. Their terms are combined: all levels and topology keys, the largest minimum,
+and the shortest timeout.
 """
 
 from __future__ import annotations

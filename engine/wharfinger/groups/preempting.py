@@ -9,10 +9,10 @@ kube-scheduler checks for each of these pods whether the group can be placed. He
 if the group can be placed without the last *n* pods of the order, it can also be placed without more of them, because pods that stay never
 help. If one helps by the affinity of members to it, a pod may be evicted without need.
 
-kube-scheduler does not preempt for groups with levels of topology. Here each domain is looked at by itself, and the one that is cheapest to
-free is taken, by the criteria by which preemption for single pods chooses a node.
+kube-scheduler does not preempt for groups with levels of topology. Here each domain is examined by itself, and the cheapest one
+is freed, by the criteria that preemption of single pods has for nodes.
 
-Pods are really taken from the state: pass a copy of it.
+The search removes pods from the state: pass a copy of it.
 """
 
 from __future__ import annotations

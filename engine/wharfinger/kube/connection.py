@@ -1,7 +1,7 @@
 """The connection to an API server: bytes in, bytes out, and whether the server answers.
 
 Requests share a bounded pool of connections. Watches, which hold theirs for minutes, have connections of their own, so they never delay a
-binding. Writes go over lean connections that do nothing else (`http_connections`), reads over aiohttp. Answers are raw bytes: the caller
+binding. Writes use light connections of their own (`http_connections`), reads use aiohttp. Answers are raw bytes: the caller
 decodes them straight into the structs of the model.
 
 Every response counts as contact, also an error, unless it is a failure of the server (5xx), which proxies return for absent servers.

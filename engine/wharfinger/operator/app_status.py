@@ -234,7 +234,7 @@ class AppDrift:
             return None
         since = self._clock.monotonic() - self._evicted_at.get(app, -math.inf)
         since_written = self._clock.now() - (seconds_of(status.get("lastEviction")) or 0.0)
-        # A time to come is not believed: the clock was put back.
+        # A time in the future is ignored: the clock was set back.
         if since < spec.eviction_interval_seconds or 0 <= since_written < spec.eviction_interval_seconds:
             return None
         pods = {key_of(pod): pod for pod in self._pods.of(app)}

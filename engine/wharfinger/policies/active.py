@@ -1,8 +1,8 @@
 """The versions of policies that are in force, as one value that the scheduler adopts between two cycles.
 
-Two policies of one name cannot both hold, nor two that contradict each other about a built-in plugin. Policies of the cluster come before
-those of namespaces; otherwise the first one stays: first those that keep their name, by age; then new ones, in the order of sources and
-keys. A policy that has to give way continues with the version it had before, if that contradicts no other.
+Two policies with one name cannot be in force together, nor two that contradict each other about a built-in plugin. Policies of the cluster
+take precedence over those of namespaces. Within each, precedence goes to policies that keep their name, the oldest first, and then to new
+ones in the order of sources and keys. A policy without precedence continues with its former version, if that contradicts no other.
 """
 
 from __future__ import annotations

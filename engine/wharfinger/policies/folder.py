@@ -1,12 +1,12 @@
-"""A folder of policies, or one file, as a source: read as its writer meant it, watched, and read again from time to time.
+"""A folder of policies, or one file, as a source: read in one consistent version, watched, and read again from time to time.
 
 The kubelet writes a ConfigMap into a new folder (`..2026_01_01…`) and then moves the symlink `..data` to it. The visible names are symlinks
-through `..data`. So everything is read from the target of `..data`, and again if the target has changed afterwards, or that of a link to
-the folder: keys of two versions are never mixed, and no key is seen twice. A file that is mounted by itself (`subPath`) never changes;
-there is a note for it.
+through `..data`. So everything is read from the target of `..data`, and once more if that target, or that of a link to the folder, has
+changed meanwhile: keys of two versions are never mixed, and no key is seen twice. A file that is mounted by itself (`subPath`) never
+changes; a note says so.
 
-Lines of a file that does not parse are shown in logs and in the status, so people who may write into the folder must not have other files
-of the machine read by linking to them: a link that leaves the folder is refused.
+Logs and the status show lines of a file that does not parse. People who may write into the folder must not read other files of the machine
+by linking to them, so a link that leaves the folder is refused.
 """
 
 from __future__ import annotations

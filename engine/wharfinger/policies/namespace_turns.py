@@ -1,7 +1,7 @@
 """Selects the texts of namespaces to build next. Namespaces take turns, so many changes of one namespace delay no other.
 
-All changes of the cluster's policies are built together, as they may belong together. With them go some texts of namespaces; the others
-keep their former versions until it is their turn. A namespace that has had less text built comes first.
+All changes of the cluster's policies are built together, because they may depend on each other. Some texts of namespaces are built with
+them; the others keep their former versions until their turn. The namespace with the least text built so far comes first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Fair sharing of a few places among many requesters: a queue, turns on the event loop, and worker threads.
 
 The queue is start-time fair queueing, without a clock. A `Requester` is a group (the policies of tenants, one address on the network) and a
-name in it; the settings call it an asker. Of the waiting groups the one with the lower `rank` comes first, then the one that has used least
-so far, and within it the requester that has used least. Use is counted when a place is given back (in seconds, for example). A requester
-that was away gets no credit: it starts at the level of the latest ones served.
+name in it; the settings call it an asker. Of the waiting groups, the one with the lowest `rank` comes first, then the one that has used
+least so far; within it, the requester that has used least. Use is counted when a place is released (in seconds, for example). A requester
+that did not wait for a while gets no credit: it starts at the level of those served last.
 
 Source: Goyal, Vin and Cheng, "Start-time Fair Queueing" (1997), with groups as in its section on hierarchies, and with limits: one group,
 and one requester, never use all places, so that a slow one does not block all others.

@@ -307,7 +307,7 @@ def gated_result(pod: PodView, gate: Reason, n_nodes: int) -> PodResult:
 def pod_result(decision: Decision, evicted: tuple[PodView, ...], explanation: Explanation | None = None) -> PodResult:
     """The result of a decision as a plain value; to be made while the snapshot of the decision is current."""
     reasons = decision.diagnosis.reasons if decision.node is None else {}
-    if decision.node is None and decision.group:  # no node is to blame
+    if decision.node is None and decision.group:  # nodes did not reject the pod, its group waits
         reasons = {decision.message: decision.n_nodes}
     return PodResult(
         pod=decision.pod.key,

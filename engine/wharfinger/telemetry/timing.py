@@ -25,8 +25,8 @@ from wharfinger.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
 
-BEAT_SECONDS = 0.01
-"""Seconds between two beats of the timer: shorter steps may be missed, and longer ones are measured too short by at most this."""
+TICK_SECONDS = 0.01
+"""Seconds between two ticks of the timer: shorter steps may be missed, and longer ones are measured too short by at most this."""
 WINDOW_SECONDS = 60.0
 """Seconds for which the longest step is reported, at least."""
 
@@ -35,9 +35,9 @@ SAMPLE_EVERY = 10
 
 
 class EventLoopLag:
-    """Measures how late beats are; `timer` gives the seconds since any fixed moment, for the longest step of the last minutes.
+    """Measures how late a periodic timer of the event loop is; `timer` gives the seconds since any fixed moment.
 
-    A beat is a timer of the event loop and no task that sleeps: an idle process does little else than to beat.
+    The timer is a callback, which costs less than a task that sleeps: an idle process does little else.
     """
 
     def __init__(self, metrics: Metrics, timer: Callable[[], float] = time.perf_counter) -> None:
@@ -65,15 +65,15 @@ class EventLoopLag:
                 self._next.cancel()
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        due = loop.time() + BEAT_SECONDS
-        self._next = loop.call_at(due, self._on_beat, loop, due)
+        due = loop.time() + TICK_SECONDS
+        self._next = loop.call_at(due, self._on_tick, loop, due)
 
-    def _on_beat(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+    def _on_tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         self.record_delay(max(0.0, loop.time() - due))
         self._wait(loop)
 
     def record_delay(self, seconds: float) -> None:
-        """Record by how many seconds a beat was late."""
+        """Record by how many seconds the timer was late."""
         self._steps.observe(seconds)
         self._begin_next_window()
         self._longest = max(self._longest, seconds)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wharfinger.telemetry.timing import BEAT_SECONDS, WINDOW_SECONDS, EventLoopLag
+from wharfinger.telemetry.timing import TICK_SECONDS, WINDOW_SECONDS, EventLoopLag
 
 STEPS = "wharfinger_event_loop_step_seconds"
 LONGEST = "wharfinger_event_loop_longest_step_seconds"
@@ -27,7 +27,7 @@ def measured(scene, *steps):
     return moment, found
 
 
-def test_a_beat_is_late_by_the_step_that_kept_it_waiting(scene):
+def test_the_timer_is_late_by_the_step_that_delays_it(scene):
     measured(scene, 0.0, 0.03, 0.5, 0.0)
     found = scene.samples(f"{STEPS}_bucket")
     below = {float(dict(labels)["le"]): count for labels, count in found.items()}
@@ -52,25 +52,25 @@ def test_a_step_that_a_real_loop_runs_is_seen(scene):
         task = asyncio.create_task(found.run())
         await asyncio.sleep(0)
         loop = asyncio.get_running_loop()
-        until = loop.time() + 5 * BEAT_SECONDS
-        while loop.time() < until:  # a step of five beats
+        until = loop.time() + 5 * TICK_SECONDS
+        while loop.time() < until:  # a step of five ticks
             pass
-        await asyncio.sleep(2 * BEAT_SECONDS)
+        await asyncio.sleep(2 * TICK_SECONDS)
         task.cancel()
         return found.longest
 
-    assert asyncio.run(story()) >= 4 * BEAT_SECONDS - 0.001
+    assert asyncio.run(story()) >= 4 * TICK_SECONDS - 0.001
 
 
-def test_the_beats_end_with_the_task(scene):
+def test_the_timer_ends_with_the_task(scene):
     async def story():
         found = EventLoopLag(scene.metrics)
         task = asyncio.create_task(found.run())
-        await asyncio.sleep(3 * BEAT_SECONDS)
+        await asyncio.sleep(3 * TICK_SECONDS)
         task.cancel()
         await asyncio.wait([task])
         seen = scene.samples(f"{STEPS}_count")[()]
-        await asyncio.sleep(3 * BEAT_SECONDS)
+        await asyncio.sleep(3 * TICK_SECONDS)
         return seen, scene.samples(f"{STEPS}_count")[()]
 
     seen, later = asyncio.run(story())

@@ -1,11 +1,11 @@
 """The filters of Kubernetes for all members of a group together, as rules on nodes and domains (`packing`).
 
 What they require of each class (`Requirements`) and about members of the group together (`member_rules`) becomes sets of counts. Where
-something is left out, `exact` is False. It can only forbid more, so a model that has no solution is a proof always, and a solution has to
+something is left out, `exact` is False. It can only forbid more, so a model without a solution is always a proof, and a solution has to
 be confirmed by the chain.
 
-Rules on domains hold for the members that a domain has in the end. An order in which the chain agrees to each of them exists: pods that
-others have affinity to first, and for spread the emptiest domain first.
+Rules on domains are about the final members of a domain. There is always an order in which the chain accepts each member: first pods that
+others have affinity to, and for spread the emptiest domain first.
 """
 
 from __future__ import annotations

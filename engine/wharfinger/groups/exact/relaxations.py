@@ -1,9 +1,9 @@
-"""Models of a group that are small enough to be solved where the model of all its members is not, and that leave something out.
+"""Models of a group that leave something out, so that they can be solved where the model of all members is too large.
 
-Each relaxation gives an upper limit for the members that a domain takes. There are two kinds. In one, members that are much alike count
-as equal ones that need the least of each resource; which ones are alike is decided by all resources together, then by each resource. In the
-other, the classes are divided into parts, those with rules about each other together, and each part is counted as if it had all nodes to
-itself. What is left out can only forbid more, so no number is too low.
+Each relaxation gives an upper limit for the members that a domain takes. There are two kinds. One counts similar members as equal ones that
+need the least of each resource; similar by all resources together, or by one of them. The other divides the classes into parts, with
+classes that have rules about each other in one part, and counts each part as if it had all nodes to itself. Everything that a relaxation
+leaves out can only forbid more, so its limit is never too low.
 """
 
 from __future__ import annotations

@@ -93,11 +93,11 @@ class Interactive:
         """The terminals that the state below the value at an index of the stack has an action for."""
         return self._table.actions[self._states[index]].keys()
 
-    def length_taking(self, kind: str, witness: str) -> int:
-        """The length of the longest stack, up to this one, that takes a token of this kind and could take the witness; 0 for none."""
+    def length_taking(self, kind: str, other: str) -> int:
+        """The length of the longest stack, up to this one, that takes a token of either kind; 0 for none."""
         for length in range(len(self._states), 0, -1):
             choices = self._table.actions[self._states[length - 1]]
-            if kind in choices and witness in choices and self._accepts(length, (kind,)) and self._accepts(length, (witness,)):
+            if kind in choices and other in choices and self._accepts(length, (kind,)) and self._accepts(length, (other,)):
                 return length
         return 0
 

@@ -96,7 +96,7 @@ class Permits:
         return True
 
     def fail(self, uid: str, error: Exception) -> bool:
-        """Raise an error where a placement waits for a permit, which is not to blame; False if it does not wait."""
+        """Raise an error where a placement waits for a permit, for an error elsewhere; False if it does not wait."""
         wait = self._waits.get(uid)
         if wait is None or wait.answered.is_set():
             return False

@@ -210,8 +210,8 @@ class SchedulingQueue:
     def _wake(self, waiting: list[QueuedPod], label: str, condition: Condition | None = None) -> int:
         """The number of pods that are tried again, if the condition holds.
 
-        More than `PODS_PER_STEP`, or for which more than `SCOPES_PER_STEP` are to be evaluated, are let in by portions, now and with the
-        next flushes, in queue order; all are counted now.
+        If there are more than `PODS_PER_STEP`, or more than `SCOPES_PER_STEP` scopes to evaluate for them, they are tried again in
+        portions, now and at the next flushes, in queue order; all are counted now.
         """
         conditions = () if condition is None else (condition,)
         found, n_checked, scopes = [], 0, 0
@@ -392,5 +392,5 @@ class SchedulingQueue:
             self._emit(PodsFlushed(len(overdue)))
 
     def next_ready_at(self) -> float | None:
-        """The monotonic time at which the next backoff ends, or now if pods are still to be let in; None if there are neither."""
+        """The monotonic time at which the next backoff ends, or now if woken pods remain; None if there are neither."""
         return self._clock.monotonic() if self._woken else self._sub_queues.next_ready_at()

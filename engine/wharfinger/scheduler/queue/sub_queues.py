@@ -276,17 +276,17 @@ def check(conditions: Sequence[Condition], woken: QueuedPod) -> tuple[bool, int]
 
 
 class WokenPods:
-    """The unschedulable pods that are woken and not let in yet, with the event that woke them; the most urgent are let in first.
+    """The unschedulable pods that an event has woken and that are not active yet, with that event; the most urgent become active first.
 
-    Ordering twenty thousand pods at once would take as long as dozens of decisions. So they are put into a heap in steps too, and none is
-    let in before all that were woken together are in it. A pod may be woken for several reasons before its turn comes; it is tried again if
-    one of them holds.
+    Ordering twenty thousand pods at once would take as long as dozens of decisions. So they are put into a heap in steps too, and none
+    becomes active before all pods of the same event are in it. Several events may wake a pod before it becomes active; it is tried again if
+    the condition of one of them holds.
     """
 
     def __init__(self) -> None:
         self._waves: deque[tuple[Iterator[QueuedPod], str, tuple[Condition, ...]]] = deque()  # to be put in order
         self._ordered = ReadyHeap()
-        self._reasons: dict[str, tuple[QueuedPod, str, tuple[Condition, ...]]] = {}  # by uid; without conditions the pod is let in
+        self._reasons: dict[str, tuple[QueuedPod, str, tuple[Condition, ...]]] = {}  # by uid; without conditions the pod is tried again
         self._complete = False
 
     def __bool__(self) -> bool:
@@ -299,7 +299,7 @@ class WokenPods:
         self._waves.append((iter(waiting), label, () if condition is None else (condition,)))
 
     def step(self) -> Iterator[tuple[QueuedPod, str]]:
-        """The pods to be let in now, with their events: the next portion, or none while there are pods to be put in order."""
+        """The pods to be tried again now, with their events: the next portion, or none while pods are still being ordered."""
         left = RANKED_PER_STEP
         while left and self._waves:
             left -= self._order_oldest(left)

@@ -1,10 +1,12 @@
-"""Turns of the pods of a namespace whose own policies take long, so that the pods of other namespaces do not wait for all of them.
+"""Limits the time that a namespace takes with costly policies of its own, so that pods of other namespaces do not wait for it.
 
-A policy of a namespace may take as much of each decision as its budget allows, and thousands of pods may be under it. In the order of the
-queue alone, the pods of all others would wait for all of these decisions. Or the pods are rejected by the policy, and each change of the
-cluster lets it try all of them again. So the time of such attempts is counted: of the first for a pod what is longer than usual, of
-further ones all. All such namespaces together may use `SHARE` of the time; a namespace that has used its part gets its next turn later.
-Its pods wait in backoff until then. As all pods in backoff, they are tried earlier when no other pod is ready, and this is not counted.
+A policy of a namespace may take as much of each decision as its budget allows, and govern thousands of pods. In queue order alone, all
+other pods would wait for these decisions. The same happens if the policy rejects the pods, because each change of the cluster lets all of
+them be tried again.
+
+So the time of attempts for these pods is counted: of the first attempt for a pod, the time above the usual; of further attempts, all of it.
+All such namespaces together may use `SHARE` of the time. The pods of a namespace that has used its part wait in backoff for the next turn
+of the namespace. Like all pods in backoff they are tried earlier when no other pod is ready; that time is not counted.
 """
 
 from __future__ import annotations

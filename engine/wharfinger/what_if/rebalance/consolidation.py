@@ -3,13 +3,13 @@
 The result of a set of bundles is not estimated: it is tried on the draft, where the chain places each pod. No pod is moved to a node that a
 bundle of the same set leaves, or whose value would fall.
 
-Which sets are tried: of the bundles in order of what they gain per move the first 1, 1/2, 1/4, … and sizes around the best of these; then
-sets in order of what they would gain if every move succeeded, which finds the best set of a small cluster. Each set is tried twice, with
-the chain's own choice of nodes, and with the fullest node that fits. The search ends when no set can be better, or after a number of
-decisions.
+The bundles are sorted by their gain per move. The sets to try are first all of them, a half, a quarter, …, and sizes around the best of
+these; then sets in the order of the gain that they would have if every move succeeded, which finds the best set of a small cluster. Each
+set is tried twice: with the chain's own choice of nodes, and with the fullest node that fits. The search ends when no set can be better, or
+after a number of decisions.
 
-What bundles leave is looked for among a few nodes at a time: rearrangements of all their pods, see `rearrangement`. On a small cluster
-these nodes are all, and rearrangements are also tried from the start, without any bundle before.
+Further gains are searched among a few nodes at a time, by rearranging all their pods (`rearrangement`). A small cluster is searched as a
+whole, and rearrangements are also tried first, without any bundle before.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Checks moves of a plan on the present cluster before they are made: each pod must have a place, and the move must be worth it.
 
-A plan is a sequence of bundles: moves that gain something only together, such as those of all pods of one node. The whole plan is checked
-once, before anything is written. From then on each bundle is checked when its turn comes, unless nothing has changed but by the moves;
-then only the next move is decided again.
+A plan is a sequence of bundles. A bundle is moves that gain something only together, such as those of all pods of one node. The whole plan
+is checked once, before anything is written. After that, each bundle is checked before its first move. If only the moves have changed the
+cluster since the last check, only the next move is decided again.
 
-A replaced pod has a new uid, so it may get another one of several equally good nodes than was planned. That may take the room which
-another bundle counted on. Such a bundle is `MoveNotPossible`: it is left out, and the others are independent of it. The plan as a whole has
-`Stopped` if there is no place for a pod although all moves ended as planned, or if another rebalance is at work.
+A replaced pod has a new uid, so among equally good nodes it may get another one than planned, and may take room that another bundle needs.
+That bundle is `MoveNotPossible` then: it is left out, and the others are independent of it. The whole plan is `Stopped` if a pod has no
+place although all moves ended as planned, or if another rebalance is running.
 
 A check changes the watched state and restores it. It is made in steps, between which other tasks run; watch events wait until its end.
 """

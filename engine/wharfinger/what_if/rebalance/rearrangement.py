@@ -1,9 +1,10 @@
 """Rearrangements of pods that free more although no single move gains anything.
 
-A share of a GPU may have to leave a node so that another one can come, whose leaving then makes a GPU whole. Such chains of moves are found
-by local search on a model of a few nodes: the free amounts there, and the requests of each pod. Pods change their nodes at random. A change
-that makes the cluster worse is accepted as long as the loss is small, and smaller with each step (threshold accepting; Dueck and Scheuer,
-Journal of Computational Physics 90, 1990). Then every pod goes back whose move was for nothing.
+For example, a share of a GPU leaves a node so that another share fits there, and the node of that other share then has a whole free GPU.
+Such chains of moves are found by local search on a model of a few nodes: their free amounts, and the requests of each pod. Pods change
+nodes at random. A change that makes the cluster worse is accepted as long as the loss is small; the accepted loss shrinks with each step
+(threshold accepting; Dueck and Scheuer, Journal of Computational Physics 90, 1990). At the end, every pod whose move gains nothing returns
+to its node.
 
 The model includes requests, and the filters that depend only on a node's object. Whether a rearrangement is possible, and in which order,
 is tried on the draft, where the chain decides, move by move; what it refuses is left out of the next calculation. The random numbers have
@@ -219,7 +220,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
 
 
 class Rearranged(Struct, frozen=True, kw_only=True):
-    """The node of each pod, the sum of the values of all nodes, and the number of pods that are not at home."""
+    """The node of each pod, the sum of the values of all nodes, and the number of pods that are not on their original node."""
 
     at: tuple[int, ...]
     value: int

@@ -60,9 +60,9 @@ class Tuned(Struct, frozen=True, kw_only=True):
 
     `front` are the trials (with `ships`, the policies as they are) that no other one beats: as good in every objective, and better in one.
     `best` is the first of them by the objectives in their order, with those numbers as shipped that make no difference; it has the values
-    of `ships` where no trial is better. `held_out` are the objectives of `ships` and of `best` on what was kept from the search, None where
+    of `ships` where no trial is better. `held_out` are the objectives of `ships` and of `best` on the data that was held out, None where
     nothing was. `change` is a unified diff of the files; `failing` are the titles of the policies' tests that fail with it and not without.
-    `unusable` counts trials that no policy came of.
+    `unusable` counts trials whose numbers no policy can have.
     """
 
     tunables: tuple[Tunable, ...]
@@ -229,7 +229,7 @@ class _Search:
         )
 
     def _trials(self, study: optuna.Study, n_trials: int, advance: Callable[[], None]) -> Iterator[Trial | None]:
-        """The trials in order; None for one that no policy came of."""
+        """The trials in order; None for one whose numbers no policy can have."""
         import optuna  # noqa: PLC0415 — `tuned` has found it
 
         grid: dict[str, optuna.distributions.BaseDistribution] = {}

@@ -1,7 +1,7 @@
-"""The workloads of trials: pods on a cluster (a snapshot or a trace), or a decision log; and the half that is held out from a search.
+"""The workloads of trials: pods on a cluster (a snapshot or a trace), or a decision log; and the part that is held out from a search.
 
-A cluster is parted by nodes and pods: alike nodes are dealt out to both parts, and so are alike pods; placed pods go with their nodes. A
-log is parted by time: the later decisions are held out, on the cluster as it was recorded up to then.
+A cluster is divided by nodes and pods: similar nodes are spread over both parts, and so are similar pods; placed pods stay with their
+nodes. A log is divided by time: the later decisions are held out, on the cluster as it was recorded up to then.
 """
 
 from __future__ import annotations

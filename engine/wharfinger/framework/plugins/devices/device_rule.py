@@ -397,7 +397,7 @@ class DeviceRule(AllocatingFilter):
         return self._outcome(variant, int(self._ids(snapshot)[row])), variant
 
     def _takes_too_long_now(self, snapshot: Snapshot, rows: NDArray[np.intp]) -> bool:
-        """True if the searches for all nodes take too many steps, or did until these rows changed: every verdict is another one then."""
+        """True if the searches for all nodes take too many steps, or did until these rows changed: all verdicts change then."""
         found = False
         ids = self._ids(snapshot)[rows]
         for left, among in self._parts(snapshot, rows) if self._variants else ():

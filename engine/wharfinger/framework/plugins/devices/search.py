@@ -1,21 +1,21 @@
 """The search for devices: which devices of a node meet all alternatives of a pod.
 
-Depth first, and the first full solution is taken. Claims, their requests and the alternatives of a request are tried in their order,
-devices by pool, slice and place. Within one request each further device is looked for behind the one before; every request starts at the
-front. A device is taken if it is free, matches, has the counters and the capacity that are needed, is not tainted, and satisfies the
-constraints of its claim; if what follows cannot be met, it is given back and the next one is tried.
+The search is depth first, and the first full solution is taken. Claims, their requests, and the alternatives of a request are tried in
+order, devices by pool, slice and place. Within one request, each further device comes after the one before; every request begins with the
+first device. A device is taken if it is free, matches, has the counters and the capacity that are needed, is not tainted, and satisfies the
+constraints of its claim. If the rest cannot be met then, the device is released and the next one is tried.
 
-Where an unused device has failed, another one of its pool that looks the same is not tried in its place: whatever could be
-taken with that one could be taken with the first. A long search remembers where it has failed: if what is left to look for, and all of
-what is taken that matters to it, are as before, it fails again (`_state_key`).
+If an unused device has failed, an equal unused device of the same pool is not tried in its place, because the rest would fail in the same
+way. A long search remembers where it has failed: with the same remaining requests, and the same taken devices as far as they matter, it
+fails again (`_state_key`).
 
 The search uses no names. It uses the codes of pools (`requests`) and their allocations, so its outcome is valid for every node with equal
-devices. Requests, alternatives and constraints can be written so that it would never end: it gives up after `MAX_STEPS`; kube-scheduler
-does after ten seconds. Source: `structured/internal/incubating/allocator_incubating.go` and `constraint.go`, Kubernetes 1.36, with its
-oddities: the counters of two pools of one name are counted together, and a constraint on different values remembers the last device of each
-request only.
+devices. Requests, alternatives and constraints can be written so that the search would never end: it stops after `MAX_STEPS`;
+kube-scheduler stops after ten seconds. Source: `structured/internal/incubating/allocator_incubating.go` and `constraint.go`, Kubernetes
+1.36, with its oddities: the counters of two pools of one name are counted together, and a constraint on different values remembers the last
+device of each request only.
 
-A search is a generator, which yields after every `STEPS_AT_ONCE` of its steps, so that the event loop need not wait for its end.
+The search is a generator that yields after every `STEPS_AT_ONCE` of its steps, so that the event loop need not wait for its end.
 """
 
 from __future__ import annotations

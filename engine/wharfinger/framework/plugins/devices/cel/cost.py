@@ -1,10 +1,10 @@
 """The maximum cost of an expression, estimated from its text before it is evaluated.
 
-The runtime has no limit on the time or memory of an expression but a number of iterations. Kubernetes estimates a cost and refuses dear
-expressions when they are written; expressions in files were checked by no API server. This estimate follows that of Kubernetes
-(`checker/cost.go` of cel-go): an operation costs 1 and what it reads and makes, and a loop its body times the length of what it goes
-through. It uses bounds of values instead of types. So it is higher where a value can have several types, and for functions of Kubernetes,
-which are called in Python here.
+The runtime limits the iterations of an expression, but not its time or memory. Kubernetes estimates a cost and refuses expensive
+expressions when they are written; no API server has checked expressions in files. This estimate follows that of Kubernetes
+(`checker/cost.go` of cel-go): an operation costs 1 plus the size of what it reads and makes; a loop costs its body times the length of its
+list or map. The estimate uses bounds of values instead of types. So it is higher where a value can have several types, and for functions of
+Kubernetes, which are called in Python here.
 """
 
 from __future__ import annotations
