@@ -154,8 +154,3 @@ class Prometheus:
                 return answer.status == 200
         except OSError:
             return False
-
-
-def wait_scrapes(number: int = 2) -> None:
-    """Returns a little after that many scrapes."""
-    time.sleep(number * SCRAPE + 0.3)

@@ -8,7 +8,7 @@ BY_PYTHON_ALONE = ["1_0", " 5", "5 ", "+5", "inf", "-inf", "nan", "Infinity", "Ù
 
 
 @pytest.mark.parametrize(("text", "value"), [("0", 0), ("5", 5), ("-5", -5), ("007", 7), ("9" * 18, 10**18 - 1)])
-def test_whole_numbers(text, value):
+def test_a_whole_number_is_also_a_decimal_number(text, value):
     assert user_input.whole_number(text) == value
     assert user_input.decimal_number(text) == float(value)
 
@@ -16,7 +16,7 @@ def test_whole_numbers(text, value):
 @pytest.mark.parametrize(
     ("text", "value"), [("0.5", 0.5), ("-0.5", -0.5), ("1e-3", 0.001), ("2.5E+2", 250.0), ("9" * 300, float("9" * 300))]
 )
-def test_numbers(text, value):
+def test_a_number_with_a_fraction_or_an_exponent_is_no_whole_number(text, value):
     assert user_input.decimal_number(text) == value
     assert user_input.whole_number(text) is None
 

@@ -108,7 +108,7 @@ def test_tests_in_a_test_file_are_checked_with_the_policy():
         ("filter broken { require (\n\nlet x = node.free.cpu", "cpu", "cpu (millicores)"),
     ],
 )
-def test_hover(text, word, wanted):
+def test_the_hover_text_has_the_type_the_documentation_or_the_value_of_a_word(text, word, wanted):
     assert wanted in hovered(text, word)
 
 

@@ -106,7 +106,7 @@ def test_interval_of_unbounded_arguments(function: Function) -> None:
         ("a{500}b{500}" * 5, "too costly"),
     ],
 )
-def test_regex_fault(pattern: str, fault: str | None) -> None:
+def test_a_pattern_that_re2_refuses_or_that_costs_too_much_is_refused(pattern: str, fault: str | None) -> None:
     found = regex_fault(pattern)
     assert (found is None) if fault is None else (found or "").startswith(fault)
 
@@ -122,7 +122,7 @@ TOLERATIONS = [
 
 
 @pytest.mark.parametrize(("toleration", "taint", "wanted"), TOLERATIONS)
-def test_tolerates(toleration: dict[str, str], taint: str, wanted: bool) -> None:
+def test_tolerates_follows_the_rules_of_kubernetes(toleration: dict[str, str], taint: str, wanted: bool) -> None:
     spec = objects.PodSpec(tolerations=(objects.Toleration(**toleration),))
     assert tolerates(PodView(objects.Pod(metadata=objects.ObjectMeta(name="p"), spec=spec)), taint) is wanted
 
@@ -165,7 +165,7 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize(("pattern", "fault"), PATTERNS)
-def test_taint_pattern_fault(pattern: str, fault: str | None) -> None:
+def test_a_text_that_can_match_no_taint_is_refused(pattern: str, fault: str | None) -> None:
     found = pattern_fault(pattern)
     assert found is None if fault is None else fault in (found or "")
 
@@ -183,7 +183,7 @@ MEANT = [
 
 
 @pytest.mark.parametrize(("pattern", "wanted"), MEANT)
-def test_taint_pattern(pattern: str, wanted: bool) -> None:
+def test_what_a_taint_pattern_leaves_out_may_be_anything(pattern: str, wanted: bool) -> None:
     assert pattern_of(pattern).matches(objects.Taint(key="dedicated", value="gpu", effect="NoSchedule")) is wanted
 
 
@@ -202,7 +202,7 @@ def test_plugins_are_those_of_the_framework() -> None:
     assert found == {name: record for name, record in PLUGINS.items() if name != "DefaultBinder"}  # the scheduler binds without a plugin
 
 
-def test_names_are_found() -> None:
+def test_the_catalogue_finds_functions_and_attributes_by_name() -> None:
     assert CATALOGUE.function("ratio") is not None
     assert CATALOGUE.function("rotio") is None
     assert CATALOGUE.attribute(Subject.NODE, "free.cpu") is not None

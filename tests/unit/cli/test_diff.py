@@ -34,7 +34,7 @@ def unrevised(text):
         ("diff_short.txt", ["--most", "1", "--by", "lifecycle"]),
     ],
 )
-def test_reports(wharf, golden, flags):
+def test_each_format_of_the_report_is_as_recorded(wharf, golden, flags):
     code, out, err = wharf("diff", *CLUSTER, *POLICY, *flags)
     assert (code, err) == (0, "")
     assert_golden(f"dry_run/{golden}", unrevised(out))

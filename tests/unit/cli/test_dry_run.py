@@ -45,7 +45,7 @@ def unrevised(text):
         ("report.yaml", ["--format", "yaml", "--explain", "--pod", "web-critical"]),
     ],
 )
-def test_reports(wharf, golden, flags):
+def test_each_format_of_the_report_is_as_recorded(wharf, golden, flags):
     code, out, err = wharf("dry-run", "--snapshot", CLUSTER, "--policy", POLICY, *flags)
     assert (code, err) == (0, "")
     assert_golden(f"dry_run/{golden}", unrevised(out))

@@ -28,7 +28,7 @@ def test_failures_are_shown_with_the_values_that_led_to_them(wharf, golden, flag
     assert_golden(f"policy_tests/{golden}", out)
 
 
-def test_passing_tests(wharf):
+def test_passing_tests_are_listed_with_the_coverage(wharf):
     code, out, err = wharf("test", "passing.policy", "--coverage")
     assert (code, err) == (0, "")
     assert_golden("policy_tests/passing.txt", out)

@@ -71,7 +71,7 @@ def test_wrong_arguments_have_exit_code_2_and_one_sentence(wharf, path, flags, s
     assert "Traceback" not in err
 
 
-def test_as_json(wharf, path):
+def test_a_counterexample_as_json_has_the_statement_the_verdict_and_the_test(wharf, path):
     code, out, _ = wharf("prove", path, "--dead", "few", "--format", "json")
     (found,) = json.loads(out)
     assert code == 1

@@ -178,7 +178,7 @@ def test_a_slow_query_is_called_so(wharf, files, server):
     assert re.search(r"warning: the answer took [\d.]+ s; it is queried every 15 s", run.out)
 
 
-def test_as_json(wharf, files, server):
+def test_the_json_has_coverage_and_range_of_each_metric(wharf, files, server):
     run = check(wharf, files, server, "--format", "json")
     load, used = json.loads(run.out)
     json_schemas.assert_holds("signals", [load, used])

@@ -24,7 +24,7 @@ def value(expression: str, *, labels: dict[str, str] | None = None) -> Any:
 
 @pytest.mark.parametrize("a", [True, False, None])
 @pytest.mark.parametrize("b", [True, False, None])
-def test_kleene(a: bool | None, b: bool | None) -> None:
+def test_and_or_and_not_of_missing_values_follow_kleene_logic(a: bool | None, b: bool | None) -> None:
     conjunction = False if False in (a, b) else None if None in (a, b) else True
     disjunction = True if True in (a, b) else None if None in (a, b) else False
     assert value(f"({MAYBE[a]}) and ({MAYBE[b]})") is conjunction
@@ -62,7 +62,7 @@ def test_kleene(a: bool | None, b: bool | None) -> None:
         ('"x" in ["x", "y"]', True),
     ],
 )
-def test_value(expression: str, wanted: Any) -> None:
+def test_the_interpreter_evaluates_each_kind_of_expression(expression: str, wanted: Any) -> None:
     assert value(expression, labels={"a": "x", "n": "12"}) == wanted
 
 

@@ -31,7 +31,7 @@ from .texts import cluster, compiled, node, pod, typed_policy
         (frozenset({"b", "a"}), Kind.SET, "[a, b]"),
     ],
 )
-def test_shown(value: Any, kind: Kind, text: str) -> None:
+def test_a_value_in_a_message_is_written_in_its_unit(value: Any, kind: Kind, text: str) -> None:
     assert shown(value, Type(kind, element=Kind.STRING if kind is Kind.SET else None)) == text
 
 
@@ -48,7 +48,7 @@ def test_shown(value: Any, kind: Kind, text: str) -> None:
         ),
     ],
 )
-def test_missing_text(condition: str, text: str) -> None:
+def test_the_message_about_a_missing_value_names_what_is_missing(condition: str, text: str) -> None:
     policy = typed_policy(f'policy "p"\nfilter f {{ require {condition} else "no" on missing reject }}')
     assert missing_text(policy.filters[0].clauses[0].condition, {}) == text
 

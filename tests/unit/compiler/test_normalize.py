@@ -85,5 +85,7 @@ def test_points_are_those_of_the_reference(nodes: list[tuple[float | None, bool]
         ([10.0, None], Scaling(normalize=Normalize.NONE, on_missing=MissingAction.POINTS, missing_points=7.0), [10.0, 7.0]),
     ],
 )
-def test_reference(raw: list[float | None], scaling: Scaling, points: list[float | None]) -> None:
+def test_the_reference_gives_the_points_of_each_normalization(
+    raw: list[float | None], scaling: Scaling, points: list[float | None]
+) -> None:
     assert reference_points(raw, [True] * len(raw), scaling) == points

@@ -79,7 +79,7 @@ def test_reasons_fill_what_is_the_same_on_every_node() -> None:
     ("labels", "namespace", "governed"),
     [(WEB, "shop", True), ({"tier": "db"}, "shop", False), ({}, "shop", False)],
 )
-def test_governs(labels: dict[str, str], namespace: str, governed: bool) -> None:
+def test_a_policy_governs_the_pods_of_its_scope(labels: dict[str, str], namespace: str, governed: bool) -> None:
     incoming = pod("p", labels=labels)
     assert incoming.namespace == namespace
     assert compiled(WEB_SPREAD).governs(incoming, cluster().snapshot()) is governed
@@ -111,7 +111,7 @@ def test_the_attributes_that_a_policy_reads() -> None:
         ('filter f { require count(pods where it.name == "x", on: node) == 0 else "no" }', False),
     ],
 )
-def test_reads_identity(rule: str, identity: bool) -> None:
+def test_only_the_identity_of_the_pod_to_be_placed_counts_as_read(rule: str, identity: bool) -> None:
     policy = compiled(f'policy "p"\n{rule}')
     assert (policy.rules_read_identity, policy.scope_varies) == (identity, False)
 

@@ -59,10 +59,6 @@ def policy(text, **params):
     return compile_policy(typed, params)
 
 
-def row_count(snapshot, rows):
-    return snapshot.n_nodes if isinstance(rows, slice) else len(rows)
-
-
 class Verdict(Arguments):
     """The answer of a `Stub`, by node name."""
 

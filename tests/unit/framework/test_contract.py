@@ -85,7 +85,7 @@ class Wild(DefaultNormalize):
         (4, r"\.normalization returned an array of shape \(1,\) for 2"),
     ],
 )
-def test_normalization(high, message):
+def test_a_normalization_that_returns_no_points_names_its_plugin(high, message):
     plugin = fleet.stub("Broken", prepare_score=scoring(lambda *_: np.array([0, high])), normalization=Wild())
     with pytest.raises(PluginContractError, match=f"^Broken ?{message}"):
         cycle.decide(fleet.chain_of(plugin), fleet.state("a", "b").snapshot(), fleet.pod())

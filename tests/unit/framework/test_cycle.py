@@ -124,7 +124,7 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), MESSAGES.values(), ids=MESSAGES)
-def test_message(arguments, message):
+def test_the_message_counts_nodes_by_reason_as_kube_scheduler_does(arguments, message):
     decision = decided(fleet.state(*ABC), A, B, C, **arguments)
     assert (decision.node, decision.message) == (None, message)
     assert str(decision) == f"default/web: {message}"
@@ -138,7 +138,7 @@ def test_a_message_that_counts_no_nodes_is_its_own_reason(message, reasons):
     assert reasons_of(message) == reasons
 
 
-def test_message_without_nodes():
+def test_a_cluster_without_nodes_has_a_message_of_its_own():
     assert decided(fleet.state(), A).message == "no nodes available to schedule pods"
 
 

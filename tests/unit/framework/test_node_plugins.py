@@ -30,7 +30,7 @@ UNTOLERATED = {"a": ["node(s) had untolerated taint(s)"]}
         ({"key": "spot", "operator": "Gt", "value": "1"}, False),
     ],
 )
-def test_tolerations(toleration, tolerated):
+def test_a_node_is_rejected_unless_a_toleration_matches_its_taint(toleration, tolerated):
     cluster = state([node("a", taints=[SPOT])])
     assert rejected("TaintToleration", cluster, pod(tolerations=[toleration])) == ({} if tolerated else UNTOLERATED)
 
@@ -94,7 +94,7 @@ def test_added_affinity_is_enforced_and_scored():
         ({"hostPort": 80, "protocol": "TCP"}, {"hostPort": 80}, False),
     ],
 )
-def test_host_ports(mine, theirs, free):
+def test_a_host_port_is_free_unless_protocol_and_address_overlap(mine, theirs, free):
     cluster = state([node("a")], [pod("other", on="a", ports=[theirs])])
     reasons = ["node(s) didn't have free ports for the requested pod ports"]
     assert rejected("NodePorts", cluster, pod(ports=[mine])) == ({} if free else {"a": reasons})

@@ -216,7 +216,7 @@ def test_policies_that_happen_to_contradict_each_other_are_distinguished_by_name
     assert cycle.decide(assembled, fleet.state("n").snapshot(), fleet.pod(labels={"y": ""})).notes == ()
 
 
-def test_policies_may_agree():
+def test_policies_that_set_the_same_weight_cause_no_note():
     same = "base kubernetes { ImageLocality weight 2 }"
     assert chain.assemble([policy(same, "a"), policy(same, "b")]).pod_rules(fleet.pod(), fleet.state().snapshot()).notes == ()
 
@@ -234,7 +234,7 @@ def test_an_override_of_a_plugin_that_this_chain_does_not_have():
 # ── the chain ──
 
 
-def test_revisions():
+def test_the_revision_of_a_chain_changes_with_the_meaning_of_its_policies_only():
     one, same, other = policy("score s = 1"), policy("# hello\nscore s =   1"), policy("score s = 2")
     assert chain.assemble([one]).policy_revision == chain.assemble([same]).policy_revision
     assert chain.assemble([one]).policy_revision != chain.assemble([other]).policy_revision

@@ -19,7 +19,7 @@ def member(number, priority):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_leader_and_kinds(seed):
+def test_leader_and_kinds_are_those_of_the_members_after_any_sequence_of_changes(seed):
     chance = random.Random(seed)
     first = member(0, 0)
     group = QueuedGroup(

@@ -75,7 +75,7 @@ def test_the_answer_is_json():
         ({"error": WharfingerError("not known yet")}, 503),
     ],
 )
-def test_refused_requests(more, status):
+def test_a_request_that_cannot_be_answered_gets_the_status_of_its_error(more, status):
     answer, _ = post(**more)
     assert answer.status_code == status
     if "error" in more:

@@ -36,7 +36,7 @@ def state():
         (["selector=!app", "selector=app=db"], ["ml/train", "shop/db"]),
     ],
 )
-def test_pods_by_word(state, words, expected):
+def test_words_select_running_pods_by_namespace_or_labels(state, words, expected):
     assert [pod.key for pod in replaced_pods(state, words)] == expected
 
 

@@ -53,12 +53,12 @@ UNPROVED = [
 
 
 @pytest.mark.parametrize("points", PROVED)
-def test_within_points(points):
+def test_a_score_that_is_proved_to_be_within_0_and_100_is_accepted(points):
     assert errors(f"{PARAMS}score s = {points} on missing 0") == []
 
 
 @pytest.mark.parametrize("points", UNPROVED)
-def test_not_within_points(points):
+def test_a_score_that_may_leave_0_to_100_is_refused_until_it_is_clamped_or_normalized(points):
     assert errors(f"{PARAMS}score s = {points} on missing 0") == ["P501"]
     assert errors(f"{PARAMS}score s = clamp({points}, 0, 100) on missing 0") == []
     assert errors(f"{PARAMS}score s = {points} normalize minmax on missing 0") == []
@@ -81,7 +81,7 @@ def test_a_curve_must_rise_for_every_value_of_the_params(curve):
     ("weight", "code"),
     [("-1", "P503"), ("any", "P503"), ("5 - share", "P503"), ("1cpu", "P502"), ("pod.priority", "P215"), ("1 / share", "P403")],
 )
-def test_weights(weight, code):
+def test_a_weight_is_a_plain_number_that_is_never_negative_or_missing(weight, code):
     assert errors(f"{PARAMS}prefer s weight {weight} = node.unschedulable") == [code]
 
 

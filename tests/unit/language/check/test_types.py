@@ -70,7 +70,7 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("text", "type_", "shape"), TYPES)
-def test_type_and_shape(text, type_, shape):
+def test_an_expression_has_this_type_and_shape(text, type_, shape):
     found = (
         value(text, DECLARED)
         if text != "node.labels"
@@ -175,7 +175,7 @@ def test_one_mistake_is_one_finding(text, code):
         ("curve(keep, 0% -> 1, 50% -> 2)", "curve(keep, 0% -> 1, 50% -> 2)"),
     ],
 )
-def test_description(text, desugared):
+def test_an_expression_is_described_in_its_canonical_form(text, desugared):
     assert describe(value(text, DECLARED)) == desugared
 
 
@@ -230,7 +230,7 @@ def test_lets_follow_those_they_need():
     assert [let.name for let in found.lets] == ["c", "b", "a"]
 
 
-def test_score_parts():
+def test_every_part_of_a_score_is_in_the_typed_score():
     rule = "score s tier 3 weight w * 2 when pod.priority > 5 = node.pod_count normalize minmax(4) on missing skip"
     score = policy(f"param w: number = 2 range 0..5\n{rule}").scores[0]
     assert (score.tier, describe(score.weight), score.normalize, score.on_missing) == (3, "w * 2", Normalize.MINMAX, MissingAction.SKIP)

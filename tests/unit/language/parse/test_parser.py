@@ -32,7 +32,7 @@ from wharfinger.language.test_steps import Expectation
         ("(a + b) * c", "((a + b) * c)"),
     ],
 )
-def test_operators_group(text, expected):
+def test_operators_group_by_precedence(text, expected):
     assert grouped(expression(text)) == expected
 
 
@@ -117,7 +117,7 @@ def test_objects_nest_and_lists_hold_objects():
         ('expect web: "a-1" rejected by f', (Expectation.REJECTED, "a-1", [], "f", "web")),
     ],
 )
-def test_expectations(line, expected):
+def test_an_expect_line_gives_its_subject_nodes_rule_and_pod(line, expected):
     file, findings = parsed(f'test "t" {{ {line} }}')
     step = file.tests[0].steps[0]
     assert not list(findings)
@@ -141,7 +141,7 @@ def message(text):
         ("'{pod.labels[\"app\"]}'", ['pod.labels["app"]']),
     ],
 )
-def test_messages_have_holes(text, parts):
+def test_a_message_is_split_into_text_and_placeholders(text, parts):
     assert message(text) == (parts, [])
 
 

@@ -32,7 +32,7 @@ from wharfinger.language.report.wording import closest, distance
         ("x" * 200, ["x" * 199], None),
     ],
 )
-def test_closest(word, candidates, meant):
+def test_only_a_similar_name_or_one_that_the_word_abbreviates_is_suggested(word, candidates, meant):
     assert closest(word, candidates) == meant
 
 

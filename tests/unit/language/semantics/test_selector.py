@@ -31,7 +31,7 @@ from wharfinger.language.semantics.typed import Requirement, SelectorOp
         ("in=notin", (Requirement("in", SelectorOp.IN, ("notin",)),)),
     ],
 )
-def test_requirements(text, requirements):
+def test_a_label_selector_is_read_as_by_apimachinery(text, requirements):
     assert parse_selector(text) == requirements
 
 

@@ -31,7 +31,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("digits", "unit", "value"), WRITTEN)
-def test_base_value(digits, unit, value):
+def test_a_literal_with_a_unit_has_its_value_in_base_units(digits, unit, value):
     assert types.base_value(digits, unit) == value
 
 
@@ -53,7 +53,7 @@ def test_m_is_milli_and_never_minutes():
     ("written", "meant"),
     [("Gb", ("Gi", "G")), ("GiB", ("Gi",)), ("gi", ("Gi",)), ("cores", ("cpu",)), ("sec", ("s",)), ("hours", ("h",)), ("xyz", ())],
 )
-def test_suggested_units(written, meant):
+def test_a_misspelled_unit_suggests_the_likeliest_units(written, meant):
     assert types.meant(written) == meant
 
 
@@ -81,7 +81,7 @@ def test_a_printed_literal_means_the_same_value(value, kind):
         (0.25, Kind.NUMBER, "0.25"),
     ],
 )
-def test_literal(value, kind, text):
+def test_a_literal_is_written_in_the_largest_exact_unit(value, kind, text):
     assert types.literal(value, kind) == text
 
 
@@ -103,7 +103,7 @@ def test_literal(value, kind, text):
         (1e15, Kind.TIME, "1000000000000000s"),
     ],
 )
-def test_readable(value, kind, text):
+def test_a_value_for_people_is_rounded(value, kind, text):
     assert types.readable(value, kind) == text
 
 

@@ -210,7 +210,7 @@ def test_on_the_host_network_every_port_is_the_hosts():
         ("", ":latest"),
     ],
 )
-def test_image_names(name, normalized):
+def test_an_image_name_without_tag_and_digest_gets_the_tag_latest(name, normalized):
     assert normalized_image(name) == normalized
 
 
@@ -223,7 +223,7 @@ def test_images_are_listed_as_often_as_they_are_used():
     assert view({"spec": spec}).images == ("a:latest", "b:1", "a:latest", "data:2")
 
 
-def test_finished_and_terminating():
+def test_the_phase_says_if_a_pod_has_finished_and_the_deletion_time_if_it_terminates():
     assert view({"status": {"phase": "Succeeded"}}).finished
     assert view({"status": {"phase": "Failed"}}).finished
     assert not view({"status": {"phase": "Running"}}).finished

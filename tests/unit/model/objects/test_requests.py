@@ -70,6 +70,6 @@ def test_a_bad_quantity_names_its_container_and_resource():
         derive_demand(pod)
 
 
-def test_counted_resources():
+def test_resources_without_a_domain_are_not_counted_except_native_ones_huge_pages_and_volumes():
     names = ["cpu", "memory", "ephemeral-storage", "hugepages-1Gi", "attachable-volumes-aws-ebs", "a.com/x", "pods", "storage"]
     assert [name for name in names if requests.is_counted(name)] == names[:-2]

@@ -71,7 +71,7 @@ def test_selectors_that_are_equal_are_equal_and_share_a_hash():
     assert matching.label_selector(one) != matching.NOTHING
 
 
-def test_added_labels_narrow():
+def test_and_labels_requires_the_added_labels_too():
     selector = matching.of_labels({"app": "web"}).and_labels({"version": "v1"})
     assert selector.matches({"app": "web", "version": "v1"})
     assert not selector.matches({"app": "web"})
@@ -108,12 +108,12 @@ def test_prints_as_kubectl_would_take_it():
         ("-a", False),
     ],
 )
-def test_label_keys(key, valid):
+def test_a_label_key_is_a_name_with_or_without_a_dns_prefix(key, valid):
     assert matching.valid_key(key) is valid
 
 
 @pytest.mark.parametrize(("value", "valid"), [("", True), ("a", True), ("a.b_c-d", True), ("a ", False), ("x" * 64, False), ("é", False)])
-def test_label_values(value, valid):
+def test_a_label_value_is_empty_or_a_name_of_63_characters_at_most(value, valid):
     assert matching.valid_value(value) is valid
 
 

@@ -19,7 +19,7 @@ from wharfinger.what_if.tune.objectives import measured, objective
         ("1e308 * unplaced - 1e308 * moves", {"unplaced": 10, "moves": 10}, float("inf")),
     ],
 )
-def test_expressions(text, values, expected):
+def test_an_expression_over_measures_is_evaluated_and_infinite_where_it_has_no_value(text, values, expected):
     found = objective(text)
     assert set(found.measures) == set(values)
     assert found.of(values) == pytest.approx(expected)
