@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -38,20 +39,25 @@ score roomy weight 2 = least_allocated()
 """
 ZONE = clusters.ZONE
 SELECTOR = {"matchLabels": {"app": "web"}}
+SPREAD = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": SELECTOR}
+BY_NODE = {**SPREAD, "topologyKey": clusters.HOSTNAME}
+ONE_PER_NODE = {
+    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": clusters.HOSTNAME, "labelSelector": SELECTOR}]}
+}
 CONSTRAINTS = {
     "none": {},
-    "spread by zone": {
-        "topologySpreadConstraints": [
-            {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": SELECTOR},
-        ]
+    "spread by zone": {"topologySpreadConstraints": [SPREAD]},
+    "loosely spread": {"topologySpreadConstraints": [{**SPREAD, "maxSkew": 3}]},
+    "spread over three zones": {"topologySpreadConstraints": [{**SPREAD, "maxSkew": 2, "minDomains": 3}]},
+    "spread on ssd": {"topologySpreadConstraints": [{**SPREAD, "maxSkew": 2}], "nodeSelector": {"disk": "ssd"}},
+    "spread without tainted": {"topologySpreadConstraints": [{**SPREAD, "nodeTaintsPolicy": "Honor"}]},
+    "spread by node": {"topologySpreadConstraints": [{**BY_NODE, "maxSkew": 2}]},
+    "spread by both": {"topologySpreadConstraints": [SPREAD, BY_NODE]},
+    "spread beside agents": {
+        "topologySpreadConstraints": [{**SPREAD, "labelSelector": {"matchLabels": {"app": "agent"}}}],
     },
-    "one per node": {
-        "affinity": {
-            "podAntiAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": clusters.HOSTNAME, "labelSelector": SELECTOR}]
-            }
-        }
-    },
+    "spread, one per node": {"topologySpreadConstraints": [SPREAD], "affinity": ONE_PER_NODE},
+    "one per node": {"affinity": ONE_PER_NODE},
     "one per zone": {
         "affinity": {
             "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": SELECTOR}]}
@@ -272,6 +278,13 @@ def test_extra_nodes_add_what_really_added_ones_do(found, shape, count):
 @example(THREE_IN_ONE_ZONE, (1, 300, "none", False, 0), set(), True, 30)  # and those of a nominated pod count too
 @example(THREE_IN_ONE_ZONE, (1, 300, "none", False, 0), set(), False, 5)  # there is room for more than the limit
 @example(THREE_IN_ONE_ZONE, (1, 300, "none", True, 0), set(), False, 30)  # a host port limits them to one on each node
+@example(THREE_IN_ONE_ZONE, (1, 300, "spread by zone", False, 0), set(), False, 30)  # the zone with one node limits the other
+@example(THREE_IN_ONE_ZONE, (1, 300, "loosely spread", False, 0), set(), False, 30)
+@example(THREE_IN_ONE_ZONE, (1, 300, "spread over three zones", False, 0), set(), False, 30)
+@example(THREE_IN_ONE_ZONE, (1, 300, "spread by zone", False, 0), {"few"}, False, 30)
+@example(THREE_IN_ONE_ZONE, (1, 300, "spread, one per node", False, 0), set(), False, 30)
+@example(THREE_IN_ONE_ZONE, (1, 300, "one per node", False, 0), set(), False, 30)
+@example(THREE_IN_ONE_ZONE, (1, 300, "one per zone", False, 0), set(), False, 30)
 @example(THREE_IN_ONE_ZONE, (1, 300, "none", False, 0), {"few"}, False, 30)  # a rule limits them to two
 def test_a_total_is_that_of_pods_placed_one_by_one(found, shape, rules, nominated, limit):
     deployment, chain, state = workload("web", shape), chain_of(rules), state_of(found)
@@ -288,6 +301,30 @@ def test_a_total_is_that_of_pods_placed_one_by_one(found, shape, rules, nominate
     further = pods_of(own, with_replicas(deployment, len(pods) + limit))
     placed = dry_run(chain, own, further).placed
     assert total == (placed, placed == len(further))
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        "none",
+        "one per node",
+        "spread by zone",
+        "loosely spread",
+        "spread over three zones",
+        "spread on ssd",
+        "spread without tainted",
+        "spread by node",
+        "spread beside agents",
+        "spread, one per node",
+    ],
+)
+def test_a_total_that_requests_and_domains_limit_is_read_from_the_state(constraint):
+    """One decision says which nodes the pods can have; no pod is placed."""
+    chain, state = chain_of(()), state_of(THREE_IN_ONE_ZONE)
+    with SupposedChanges(state) as supposed:
+        count = Count(chain, supposed, 30)
+        count.total(grouped(pods_of(state, workload("web", (1, 300, constraint, False, 0)))), 0)
+    assert count.decisions == 1
 
 
 @settings(max_examples=20, deadline=None)

@@ -206,6 +206,14 @@ class PreparedFilter(ABC):
         """
         return False
 
+    def room(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64] | None:  # noqa: ARG002 — the extension point
+        """The number of pods of this template that each of these feasible rows takes by this filter, `(n_rows,)`; None if it is not known.
+
+        Only for a filter whose verdict about a node no pod of this template on another node changes. If all filters know the number, equal
+        pods are counted without being placed.
+        """
+        return None
+
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...] | None:  # noqa: ARG002 — the extension point
         """The reasons against one node with supposed pods on it; empty if it could take the pod; None if the verdict of `bits` holds.
 

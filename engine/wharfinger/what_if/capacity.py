@@ -12,9 +12,9 @@ fit.
 Counting is what a dry run does, pod by pod. Where a placed pod changes the verdicts of filters on its own node alone, the order of equal
 pods does not change their number: a node takes as many as it takes. That is so for filters that look at one node, and for affinity and
 anti-affinity, unless pods of the workload want each other, or repel each other within domains of several nodes. Equal pods are then
-counted in rounds, with a pod on each feasible node per round, and a new node is evaluated alone. Where requests alone limit the pods, the
-number with a change is read from the free amounts. If the limit ends a count, the order matters, because it defines which nodes have pods
-by then.
+counted in rounds, with a pod on each feasible node per round, and a new node is evaluated alone. Where no more than requests, affinity of
+that kind and one topology spread constraint limit the pods, the number with a change is read from the free amounts and the domains. If the
+limit ends a count, the order matters, because it defines which nodes have pods by then.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,8 @@ from msgspec.structs import replace
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.framework.plugins.node_resources import Fit
+from wharfinger.framework.plugins.pods.pod_topology_spread import PodTopologySpread
+from wharfinger.framework.plugins.pods.spread_counts import HardSpread
 from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
@@ -256,7 +258,7 @@ class Count:
     def _in_rounds(self, group: WorkloadPods, new: Sequence[NewNode]) -> tuple[int, bool]:
         """`total` for a workload of equal pods: a pod on each feasible node at once, as long as filters look at one node alone.
 
-        Where requests alone limit the number of pods on a node, none is placed.
+        Where the filters know the number, none is placed.
         """
         try:
             self._add(new)
@@ -313,15 +315,20 @@ class Count:
         return decision.diagnosis.are_local(self._state.snapshot())
 
     def _room_for_equal(self, decision: Decision) -> int | None:
-        """The number of pods like that of a decision that fit, its own included; None if more than their requests limits it.
+        """The number of pods like that of a decision that fit, its own included; None if the filters that ran do not know it.
 
-        The other filters that ran read no pods, and no pod is nominated, whose requests would count too.
+        Filters that read pods must know the room of each node, and topology spread constraints the sum. No pod may be nominated, because
+        its requests would count too.
         """
         snapshot, filtering = self._state.snapshot(), decision.evaluation.filtering
-        reading_pods = [slot.answer for slot in filtering.slots if not slot.skipped and slot.volatility > Volatility.STATIC]
-        if len(reading_pods) != 1 or not isinstance(reading_pods[0], Fit) or len(snapshot.nominated_rows):
+        reading_pods = {slot.plugin.name: slot.rule for slot in filtering.slots if not slot.skipped and slot.volatility > Volatility.STATIC}
+        spread = reading_pods.pop(PodTopologySpread.name, None)
+        rows = np.flatnonzero(filtering.passing_others(PodTopologySpread.name))
+        rooms = [room for rule in reading_pods.values() if (room := rule.room(snapshot, rows)) is not None]
+        if not rooms or len(rooms) < len(reading_pods) or len(snapshot.nominated_rows):
             return None
-        return int(reading_pods[0].room(snapshot, np.flatnonzero(filtering.feasible)).sum())
+        room = reduce(np.minimum, rooms)
+        return spread.total(snapshot, rows, room) if isinstance(spread, HardSpread) else int(room.sum())
 
     def _room_by_requests(self, decision: Decision) -> int:
         """The number of pods that the feasible nodes of a decision have resources for, at least one each; other filters may allow fewer."""

@@ -116,6 +116,14 @@ class Filtering:
                 return None
         return mask
 
+    def passing_others(self, plugin: str) -> Mask:
+        """The nodes that no filter but that of a plugin rejects, `(n_nodes,) bool`; the pod is not refused."""
+        mask = np.ones(len(self.feasible), np.bool_) if self.node_set is None else self.node_set.mask.copy()
+        for slot in self.slots:
+            if not slot.skipped and slot.plugin.name != plugin:
+                mask &= slot.bits == 0
+        return mask
+
     def faults(self, attempt: Attempt) -> Mapping[str, str]:
         """The texts of errors that end the cycle, by node in order of names, `MAX_FAULTS` at most; empty if there is none."""
         found: dict[str, str] = {}

@@ -233,7 +233,7 @@ class Fit(PreparedFilter):
         return dict(zip(self._lanes.names, self._needs, strict=True))
 
     def room(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
-        """The number of pods of the template that each row takes at once by this filter, `(n_rows,)`."""
+        """The number of pods of the template that requests allow on each row, `(n_rows,)`."""
         room = snapshot.allowed_pods[rows] - snapshot.pod_count[rows]
         if self._needs:
             allocatable, requested = self._lanes.amounts(snapshot, rows)

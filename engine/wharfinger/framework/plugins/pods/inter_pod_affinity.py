@@ -46,6 +46,7 @@ from wharfinger.framework.prepared import (
 )
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
+from wharfinger.model.objects.requests import MAX_AMOUNT
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Supposition
@@ -349,11 +350,23 @@ class PreparedAffinityFilter(PreparedFilter):
     def is_local(self, snapshot: Snapshot) -> bool:
         """True if the pod wants no pod like itself, and repels such pods, or is repelled by them, at most within domains of one node."""
         incoming = self._incoming
-        own = incoming.pod
-        if incoming.terms.required and incoming.is_wanted(own):
+        if incoming.terms.required and incoming.is_wanted(incoming.pod):
             return False
-        repelling = (key for key in _keys(incoming.terms.required_anti) if incoming.repels(key, own) or incoming.is_repelled(key, own))
-        return all(_has_one_node_each(snapshot.topology(key)) for key in repelling)
+        return all(_has_one_node_each(snapshot.topology(key)) for key in self._keys_apart())
+
+    def room(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64] | None:
+        """1 where the pod repels pods like itself, or is repelled by them, and else unlimited; None if that concerns other nodes too."""
+        if not self.is_local(snapshot):
+            return None
+        room = np.full(len(snapshot.pod_count[rows]), MAX_AMOUNT)
+        for key in self._keys_apart():
+            room[snapshot.topology(key).ids[rows] >= 0] = 1
+        return room
+
+    def _keys_apart(self) -> Iterator[str]:
+        """The topology keys by which the pod repels pods like itself, or is repelled by them."""
+        incoming, own = self._incoming, self._incoming.pod
+        return (key for key in _keys(incoming.terms.required_anti) if incoming.repels(key, own) or incoming.is_repelled(key, own))
 
     def repelled(self, snapshot: Snapshot) -> Mask:
         """`(n_nodes,) bool`: the nodes of domains with a repelled or repelling pod."""

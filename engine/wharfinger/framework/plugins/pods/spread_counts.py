@@ -246,6 +246,25 @@ class HardSpread(Spread, PreparedFilter):
         """The rows of the domains that became full or are full no longer."""
         return self.advance(snapshot, changes)
 
+    def total(self, snapshot: Snapshot, rows: NDArray[np.intp], room: NDArray[np.int64]) -> int | None:
+        """The number of pods of the template that fit one after another if the other filters leave this `room` on these rows, `(n_rows,)`.
+
+        A domain with the lowest count takes pods until its nodes are full. So in the end, the lowest count is the lowest one that a domain
+        has when it is full, and the other domains have at most `maxSkew` more. The order of the pods does not change that. None if it may:
+        with several constraints, or if pods on some of these nodes do not count.
+        """
+        if not any(constraint.counts(self.pod, self.pod.namespace) for constraint in self.constraints):
+            return int(room[self.bits(snapshot, rows) == 0].sum())
+        (constraint, *others), among = self.constraints, self.eligible[0]
+        ids = snapshot.domain(constraint.topology_key)[0][rows]
+        keyed = ids >= 0
+        if others or not (among.mask is None or among.mask[rows[keyed]].all()):
+            return None
+        counts = _domains(constraint, among, self.answers[0].selection)
+        full = np.bincount(ids[keyed], room[keyed], len(counts.counts))
+        most = _least(constraint, counts, counts.counts + full) + constraint.max_skew - counts.counts
+        return int(np.minimum(full, np.maximum(most, 0)).sum())
+
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The reason against the supposed node, by the first constraint that fails; empty if it passes."""
         return next(((REASONS[bit - 1],) for bit in self._failures(supposed)), ())
@@ -260,7 +279,9 @@ class HardSpread(Spread, PreparedFilter):
             looked_at = among.mask is None or among.mask[supposed.row]
             more = supposed.difference(partial(_counts, constraint, self.pod.namespace)) if looked_at else 0
             counts = _domains(constraint, among, found.selection)
-            if counts.counts[domain] + more + constraint.counts_itself - _least(constraint, counts, domain, more) > constraint.max_skew:
+            then = counts.counts.copy()
+            then[domain] += more
+            if then[domain] + constraint.counts_itself - _least(constraint, counts, then if more else None) > constraint.max_skew:
                 yield SKEWED
 
 
@@ -318,18 +339,16 @@ def _with_none(constraint: Constraint, among: Eligible, selection: Selection) ->
 
 def _full(constraint: Constraint, among: Eligible, selection: Selection) -> Mask:
     counts = _domains(constraint, among, selection)
-    full = counts.counts + constraint.counts_itself - _least(constraint, counts, 0, 0) > constraint.max_skew
+    full = counts.counts + constraint.counts_itself - _least(constraint, counts) > constraint.max_skew
     return np.append(full, False)
 
 
-def _least(constraint: Constraint, counts: DomainCounts, domain: int, more: int) -> float:
-    """The lowest count of an eligible domain, if `domain` had `more` pods; 0 while there are fewer domains than `minDomains`."""
+def _least(constraint: Constraint, counts: DomainCounts, supposed: NDArray[np.float64] | None = None) -> float:
+    """The lowest count of an eligible domain, or of these `supposed` counts; 0 while there are fewer domains than `minDomains`."""
     n_domains = len(counts.counts) if counts.mask is None else int(np.count_nonzero(counts.nodes))
     if n_domains < constraint.min_domains:
         return 0
-    if more:
-        supposed = counts.counts.copy()
-        supposed[domain] += more
+    if supposed is not None:
         return float((supposed if counts.mask is None else supposed[counts.nodes > 0]).min(initial=MAX_INT32))
     lowest = counts.lowest()
     return MAX_INT32 if lowest is None else lowest
