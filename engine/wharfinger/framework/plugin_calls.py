@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -87,7 +87,14 @@ class CallTimer:
         rules = tuple(self.of_policy(policy, rule) for policy, rule in zip(allowed.policies, allowed.rules, strict=True))
         return replace(allowed, rules=rules) if rules else allowed
 
+    def of_steps(self, policy: str, steps: Generator[None]) -> Generator[None]:
+        """The steps of computing rules of a policy."""
+        step = self.of_policy(policy, lambda: next(steps, ENDED))
+        while step() is not ENDED:
+            yield
 
+
+ENDED = object()
 NO_TIMER = CallTimer()
 
 
@@ -145,8 +152,14 @@ class Stopwatch(Protocol):
     def statistics_of(self, plugin: extension.Plugin) -> RuleStatistics | None:
         """The record of a plugin's statistics; None if they are not kept."""
 
-    def begin(self, *, whole: bool, policies: Sequence[str]) -> CallTimer:
-        """The timer of a decision that begins now. `whole`: no earlier result is reused. `policies`: names of those that govern the pod."""
+    def begin_precomputing(self) -> CallTimer:
+        """The timer of computing rules of policies in steps before a decision, from the beginning."""
+
+    def begin(self, *, whole: bool, policies: Sequence[str], precomputed: CallTimer = NO_TIMER) -> CallTimer:
+        """The timer of a decision that begins now. `whole`: no earlier result is reused. `policies`: names of those that govern the pod.
+
+        `precomputed` is the timer of what was computed in steps before it, `NO_TIMER` if nothing was.
+        """
 
     def ended(self, call_timer: CallTimer, status: str) -> None:
         """The decision of this timer has ended with a `Success` or as `Unschedulable`."""

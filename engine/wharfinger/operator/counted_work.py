@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 from wharfinger.compiler import weights
 from wharfinger.errors import UsageError
 from wharfinger.framework.extension import Plugin
-from wharfinger.framework.plugin_calls import CallTimer, RuleStatistics
+from wharfinger.framework.plugin_calls import NO_TIMER, CallTimer, RuleStatistics
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
 from wharfinger.steps import followed_by
 
@@ -57,7 +57,11 @@ class CountedWork:
             self._rules[plugin] = RuleStatistics(), _operations(plugin)
         return self._rules[plugin][0]
 
-    def begin(self, *, whole: bool, policies: Sequence[str]) -> CallTimer:  # noqa: ARG002 — what is evaluated again is counted by rule
+    def begin_precomputing(self) -> CallTimer:
+        """Nothing is counted: the decision counts the nodes of each rule, computed in steps or not."""
+        return NO_TIMER
+
+    def begin(self, *, whole: bool, policies: Sequence[str], precomputed: CallTimer = NO_TIMER) -> CallTimer:  # noqa: ARG002 — what is evaluated again is counted by rule
         """The timer of a decision that begins."""
         self.add(DECISION)
         return _CountingTimer(self)

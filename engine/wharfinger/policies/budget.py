@@ -5,8 +5,9 @@ decide about them without it would place pods where its author forbids it. The p
 and at once when its text or the size of the cluster changes.
 
 Nothing is measured while decisions are quick: a decision within the budget has no policy that exceeds it. After a slow decision, the
-policies that govern the pod are measured rule by rule, until some decisions in a row were within the budget. Times are CPU times, so other
-load on the machine does not suspend a policy.
+policies that govern the pod are measured rule by rule, until some decisions in a row were within the budget. Rules that are computed in
+steps before a decision are measured always, and count for it. What is only read before it, and kept for all pods, does not count. Times are
+CPU times, so other load on the machine does not suspend a policy.
 
 What looks at every placed pod in one step is not measured but counted, before it is done (`scans.py`): policies that would take too many
 operations for a pod together are suspended at once, those with the most first. A cluster with fewer pods has them decide.
@@ -402,13 +403,19 @@ class PolicyStopwatch:
         """The statistics of a plugin, as `inner` keeps it."""
         return None if self._inner is None else self._inner.statistics_of(plugin)
 
-    def begin(self, *, whole: bool, policies: Sequence[str]) -> CallTimer:
-        """The timer of a decision that begins."""
-        if self._budget.watches(policies):
+    def begin_precomputing(self) -> CallTimer:
+        """The timer of steps before a decision, for each policy."""
+        return DecisionTimer(self._budget.settings.timer, whole=False)
+
+    def begin(self, *, whole: bool, policies: Sequence[str], precomputed: CallTimer = NO_TIMER) -> CallTimer:
+        """The timer of a decision that begins; what was computed in steps before it counts too."""
+        spent = precomputed.by_policy if isinstance(precomputed, DecisionTimer) else {}
+        if spent or self._budget.watches(policies):
             call_timer = PolicyTimer(self._budget.settings.timer, whole=whole, policies=policies, marked=self._budget.measured)
+            call_timer.by_policy |= spent
             self._budget.measured(call_timer)
             return call_timer
-        return NO_TIMER if self._inner is None else self._inner.begin(whole=whole, policies=policies)
+        return NO_TIMER if self._inner is None else self._inner.begin(whole=whole, policies=policies, precomputed=precomputed)
 
     def ended(self, call_timer: CallTimer, status: str) -> None:
         """Pass the timer on to the budget, or to `inner`."""
@@ -430,10 +437,16 @@ class EveryDecision:
         """No statistics are kept."""
         return None
 
-    def begin(self, *, whole: bool, policies: Sequence[str]) -> CallTimer:  # noqa: ARG002 — all are measured
-        """The timer of a decision that begins."""
+    def begin_precomputing(self) -> CallTimer:
+        """The timer of steps before a decision, for each policy."""
+        return DecisionTimer(self._timer, whole=False)
+
+    def begin(self, *, whole: bool, policies: Sequence[str], precomputed: CallTimer = NO_TIMER) -> CallTimer:  # noqa: ARG002 — all are measured
+        """The timer of a decision that begins; what was computed in steps before it counts too."""
         self.seconds = {}
-        return DecisionTimer(self._timer, whole=whole)
+        call_timer = DecisionTimer(self._timer, whole=whole)
+        call_timer.by_policy |= precomputed.by_policy if isinstance(precomputed, DecisionTimer) else {}
+        return call_timer
 
     def ended(self, call_timer: CallTimer, status: str) -> None:  # noqa: ARG002 — the same for every status
         """Keep the seconds of the policies."""

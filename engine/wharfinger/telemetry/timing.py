@@ -144,7 +144,11 @@ class DecisionStopwatch:
             return None
         return self._statistics.of(rule_labels(plugin.policy, plugin.origin[1]))
 
-    def begin(self, *, whole: bool, policies: Sequence[str]) -> CallTimer:  # noqa: ARG002 — the measurement does not depend on the policies
+    def begin_precomputing(self) -> CallTimer:
+        """Nothing is measured."""
+        return NO_TIMER
+
+    def begin(self, *, whole: bool, policies: Sequence[str], precomputed: CallTimer = NO_TIMER) -> CallTimer:  # noqa: ARG002 — policies do not matter
         """The timer of a decision that begins now."""
         shown = self._chance() * SAMPLE_EVERY < 1
         return SampledTimer(self._clock, whole=whole, shown=shown) if whole or shown else NO_TIMER

@@ -61,6 +61,7 @@ class Evaluation:
         "_message",
         "_next",
         "_nominee",
+        "_precompute_timer",
         "_samples",
         "_scored",
         "_scored_at",
@@ -83,6 +84,7 @@ class Evaluation:
         self.scoring = Scoring(pod_rules, arrangements, stopwatch)
         self._stopwatch = stopwatch
         self._call_timer = NO_TIMER
+        self._precompute_timer = NO_TIMER  # of rules that were computed in steps for the next update
         self.revision = -1
         self.version = 0
         self._strings: StringTable | None = None  # of the cluster that the rules are prepared for
@@ -119,8 +121,9 @@ class Evaluation:
         changed = self._changes(snapshot, self.revision)
         if self._stopwatch is not None:
             self._call_timer = self.filtering.call_timer = self.scoring.call_timer = self._stopwatch.begin(
-                whole=changed is None, policies=self.pod_rules.policies
+                whole=changed is None, policies=self.pod_rules.policies, precomputed=self._precompute_timer
             )
+            self._precompute_timer = NO_TIMER
         if changed is None:
             precomputed, self._next = self._next, None
             if precomputed is not None and precomputed[1] is snapshot.strings:
@@ -177,8 +180,12 @@ class Evaluation:
                 if timed and (now.now, now.metrics_revision) == (self.asked_at, self._samples):
                     return
             shared = shared_by(self.pod_rules.governing) if anew else self.shared
-            steps = policy_rules.compute_in_steps(self.pod_rules.governing, Attempt(pod, now, shared), snapshot, timed=timed)
-            complete = yield from steps
+            self._precompute_timer = (
+                NO_TIMER if self._stopwatch is None else self._stopwatch.begin_precomputing()
+            )  # what is lost counts for no policy
+            complete = yield from policy_rules.compute_in_steps(
+                self.pod_rules.governing, Attempt(pod, now, shared), snapshot, self._precompute_timer, timed=timed
+            )
             if anew:
                 self._next = shared, now.strings
             if complete:

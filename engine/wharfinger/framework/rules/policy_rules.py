@@ -32,6 +32,7 @@ from wharfinger.language.semantics.types import Shape
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
+    from wharfinger.framework.plugin_calls import CallTimer
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -317,9 +318,9 @@ def read_in_steps(policies: Sequence[CompiledPolicy], pod: PodView, snapshot: Ca
 
 
 def compute_in_steps(
-    policies: Sequence[CompiledPolicy], attempt: Attempt, snapshot: Callable[[], Snapshot], *, timed: bool
+    policies: Sequence[CompiledPolicy], attempt: Attempt, snapshot: Callable[[], Snapshot], call_timer: CallTimer, *, timed: bool
 ) -> Generator[None, None, bool]:
-    """The steps of computing what rules give for all nodes, with `timed` only those that depend on the time.
+    """The steps of computing what rules give for all nodes, with `timed` only those that depend on the time; `call_timer` measures them.
 
     Returns True if the next decision has to compute only what has changed. Rules that read points of Kubernetes' scores are left out: these
     points depend on the feasible nodes.
@@ -331,7 +332,7 @@ def compute_in_steps(
             rules = [rule for rule in rules if rule.volatility is Volatility.TIMED]
         if rules:
             bound = _bound(policy, attempt)
-            yield from bound.compute_in_steps(rules, snapshot)
+            yield from call_timer.of_steps(policy.name, bound.compute_in_steps(rules, snapshot))
             complete &= all(bound.is_precomputed(rule, snapshot()) or bound.left_out(rule, snapshot()) for rule in rules)
     return complete
 
