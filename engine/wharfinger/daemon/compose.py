@@ -153,7 +153,7 @@ class Daemon:
         self._sink = scheduler_ports.sink(self.scheduler.sink)
         self.custom = custom
         if custom is not None and not settings.dry_run:
-            custom.reconcile(self.scheduler, self.server, StorePolicies(policies, self.signals.metrics_of))
+            subscribers.subscribe(custom.reconcile(self.scheduler, self.server, StorePolicies(policies, self.signals.metrics_of)))
 
     @property
     def leads(self) -> bool:

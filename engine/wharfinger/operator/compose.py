@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.emit import Emit, Failed
+from wharfinger.emit import Emit, Failed, Handlers
 from wharfinger.event_loop import Tasks
 from wharfinger.framework.policy_status import MetricStatus, PolicyStatus
 from wharfinger.framework.ports import Clock, Leadership
@@ -30,11 +30,13 @@ from wharfinger.operator.preview import PreviewReconciler
 from wharfinger.operator.preview_question import Questions
 from wharfinger.operator.scheduling_policy import KIND, SOURCE, Policies, PolicyStatusReconciler, SchedulingPolicySource
 from wharfinger.policies.active import ActivePolicies
-from wharfinger.policies.store import PolicyStore
+from wharfinger.policies.store import PolicyChanged, PolicyResumed, PolicyStore, PolicySuspended, PolicyTried
 from wharfinger.scheduler.scheduler import Scheduler
 
 DRAIN_SECONDS = 5.0
 """Seconds that a stop waits for what is being worked on."""
+STATUSES_AT_ONCE = 8
+"""Statuses of SchedulingPolicies that are written at a time; a write waits for the API server, for some milliseconds or much longer."""
 POLL_SECONDS = 1.0
 """Seconds between two looks which kinds are missing."""
 
@@ -111,13 +113,22 @@ class Reconcilers:
         previews = PreviewReconciler(cache, writer, checks, Questions(checks, writer), clock)
         self.previews = Controller("placementpreview", previews, _keys(cache, "PlacementPreview"), **common)
         statuses = PolicyStatusReconciler(cache, writer, checks, policies, scheduler, clock)
-        self.policies = Controller("schedulingpolicy", statuses, _keys(cache, KIND), workers=1, **common)
+        self.policies = Controller("schedulingpolicy", statuses, _keys(cache, KIND), workers=STATUSES_AT_ONCE, **common)
         self.controllers = (self.apps, self.previews, self.policies)
         cache.watch("PolicyApp", self._count_app)
         for kind, controller in (("PolicyApp", self.apps), ("PlacementPreview", self.previews), (KIND, self.policies)):
             cache.watch(kind, partial(_enqueue, controller))
         for kind in ("Deployment", "Service", KIND):
             cache.watch(kind, self._made_for_app)
+
+    @property
+    def handlers(self) -> Handlers:
+        """The handlers of events about policies, after which their statuses are written soon."""
+        return dict.fromkeys([PolicyTried, PolicyChanged, PolicySuspended, PolicyResumed], self._policy_changed)
+
+    def _policy_changed(self, event: PolicyTried | PolicyChanged | PolicySuspended | PolicyResumed) -> None:
+        if event.status.source == SOURCE:
+            self.policies.queue.add(event.status.key)
 
     async def run(self) -> None:
         """Run until `stop`, or until cancelled."""
@@ -167,8 +178,8 @@ class Operator:
             self._cache, clock, lambda: informers.refused.get(KIND), lambda: KIND in informers.absent, self._rights
         )
 
-    def reconcile(self, scheduler: Scheduler, server: ApiServer, policies: Policies) -> None:
-        """Make the reconcilers, which run from `start` on. To be called before the informers run."""
+    def reconcile(self, scheduler: Scheduler, server: ApiServer, policies: Policies) -> Handlers:
+        """Make the reconcilers, which run from `start` on; returns their handlers of events. To be called before the informers run."""
         self._reconcilers = Reconcilers(
             self._cache,
             self._rights,
@@ -182,6 +193,7 @@ class Operator:
             max_apps=self._max_apps,
         )
         server.informers.subscribe(self._reconcilers.pods)
+        return self._reconcilers.handlers
 
     def depths(self) -> dict[tuple[str, ...], float]:
         """The number of objects that wait for each controller."""

@@ -2,7 +2,8 @@
 
 Only the leader's workers work. A failed key comes back after ever longer waits and does not hold up the others. The queue follows
 client-go's workqueue (util/workqueue/queue.go, Kubernetes 1.36): a key that is added while it waits occurs once; one that is added
-while a worker has it comes back when the worker is done. So no two workers have the same key, and no change is missed.
+while a worker has it comes back when the worker is done. So no two workers have the same key, and no change is missed. Keys of objects that
+have changed, or failed, go before keys that only come back after a while, as in controller-runtime's priorityqueue.
 
           add                    get                     done
     (absent) ──▶ waiting (dirty) ──▶ being worked on ──▶ (absent)
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -37,6 +39,9 @@ from wharfinger.model.objects.metadata import ObjectMeta, time_text
 _POLL_SECONDS = 0.25  # seconds between two checks whether this process leads
 _EXPECTED = (api_errors.Conflict, api_errors.NotFound, api_errors.TooManyRequests)
 """Expected errors: another writer was first, or the object is deleted. The next attempt sees the new state."""
+
+CHANGED_IN_A_ROW = 4
+"""Keys of changed objects that are taken one after the other, before one that only comes back, if some wait."""
 
 OBJECTS_PER_STEP = 500
 """Pods of a list that are looked at in one step: below a millisecond."""
@@ -91,41 +96,46 @@ class WorkQueue:
         self._emit = emit
         self._limits = limits or RetryLimits()
         self._waiting: OrderedDict[str, float] = OrderedDict()  # in order of arrival, with the time of it
+        self._again: OrderedDict[str, float] = OrderedDict()  # the same of keys that only come back
+        self._in_a_row = 0
         self._working: set[str] = set()
         self._dirty: set[str] = set()  # added while being worked on
         self._failures: dict[str, int] = {}
         self._later: list[tuple[float, int, str]] = []
-        self._due: dict[str, float] = {}
+        self._due: dict[str, tuple[float, bool]] = {}  # and whether the key only comes back
         self._order = itertools.count()
         self._changed = asyncio.Event()
         self._stopped = False
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._again)
 
     @property
     def idle(self) -> bool:
         """True if no key waits or is worked on; keys that are due later do not count."""
-        return not (self._waiting or self._working)
+        return not (self._waiting or self._again or self._working)
 
     def add(self, key: str) -> None:
         """Add the key, unless it waits already."""
-        if self._stopped or key in self._waiting or key in self._dirty:
+        self._add(key, self._waiting)
+
+    def _add(self, key: str, among: OrderedDict[str, float]) -> None:
+        if self._stopped or key in self._waiting or key in self._dirty or key in among:
             return
         if key in self._working:
             self._dirty.add(key)
         else:
-            self._waiting[key] = self._clock.monotonic()
+            among[key] = self._again.pop(key, self._clock.monotonic())
             self._changed.set()
         self._emit(KeyAdded(self.name))
 
-    def add_after(self, key: str, seconds: float) -> None:
-        """Add the key after a delay in seconds, or at an earlier time that was set before."""
+    def add_after(self, key: str, seconds: float, *, again: bool = False) -> None:
+        """Add the key after a delay in seconds, or at an earlier time that was set before. With `again`, it goes after changed keys."""
         due = self._clock.monotonic() + seconds
         if seconds <= 0:
-            self.add(key)
-        elif not self._stopped and due < self._due.get(key, float("inf")):
-            self._due[key] = due
+            self._add(key, self._again if again else self._waiting)
+        elif not self._stopped and due < self._due.get(key, (math.inf,))[0]:
+            self._due[key] = due, again
             heapq.heappush(self._later, (due, next(self._order), key))
             self._changed.set()
 
@@ -148,12 +158,20 @@ class WorkQueue:
             self._add_due()
             if self._stopped:
                 return None
-            if self._waiting:
-                key, since = self._waiting.popitem(last=False)
+            if self._waiting or self._again:
+                key, since = self._next().popitem(last=False)
                 self._working.add(key)
                 self._emit(KeyTaken(self.name, self._clock.monotonic() - since))
                 return key
             await self._changed_or(self._later[0][0] if self._later else None)
+
+    def _next(self) -> OrderedDict[str, float]:
+        """The keys of which the next is taken; some wait."""
+        if self._waiting and (not self._again or self._in_a_row < CHANGED_IN_A_ROW):
+            self._in_a_row += 1
+            return self._waiting
+        self._in_a_row = 0
+        return self._again
 
     def done(self, key: str) -> None:
         """Mark the key as done; it waits again if it was added meanwhile."""
@@ -168,6 +186,7 @@ class WorkQueue:
         """Accept and return no more keys; those that wait are dropped."""
         self._stopped = True
         self._waiting.clear()
+        self._again.clear()
         self._changed.set()
 
     async def drained(self) -> None:
@@ -179,9 +198,10 @@ class WorkQueue:
         now = self._clock.monotonic()
         while self._later and self._later[0][0] <= now:
             due, _, key = heapq.heappop(self._later)
-            if self._due.get(key) == due:
+            known, again = self._due.get(key, (math.inf, False))
+            if known == due:
                 del self._due[key]
-                self.add(key)
+                self._add(key, self._again if again else self._waiting)
 
     async def _changed_or(self, moment: float | None) -> None:
         """Wait until a key was added or finished, or the moment has come."""
@@ -266,7 +286,7 @@ class Controller:
             result = "success" if again is None else "requeue"
             self.queue.forget(key)
             if again is not None:
-                self.queue.add_after(key, again)
+                self.queue.add_after(key, again, again=True)
         self._emit(Reconciled(self.name, result, self._clock.monotonic() - began))
 
 

@@ -268,7 +268,7 @@ class _Counted(Struct, frozen=True, kw_only=True):
 
 
 class PolicyStatusReconciler:
-    """Writes the status of SchedulingPolicies."""
+    """Writes the status of SchedulingPolicies. It counts for one at a time; others are written meanwhile."""
 
     def __init__(  # noqa: PLR0913, PLR0917 — its collaborators and settings
         self,
@@ -288,6 +288,7 @@ class PolicyStatusReconciler:
         self._counted: dict[str, _Counted] = {}
         self._seconds = 0.0  # that all of them took
         self._pod_counts = PodCounts(pods, clock)
+        self._counting_turn = asyncio.Lock()
 
     async def reconcile(self, key: str) -> float | None:
         """Seconds until the next reconcile; None if the policy is deleted."""
@@ -298,7 +299,7 @@ class PolicyStatusReconciler:
             return None
         found = self._policies.status(key)
         if found is None or found.generation != policy.metadata.generation:
-            return 0.2  # the store has not built this generation yet
+            return REFRESH  # the store builds this generation, and then the key is added
         status = await self._status(key, policy, found)
         if status != policy.status:
             await self._writer.apply_status(policy, status)
@@ -339,8 +340,9 @@ class PolicyStatusReconciler:
             return {name: before[name] for name in _COUNTS if name in before} if known is None else known.counts
         question = (held.revision, self._checks.revision, self._pods.pods_revision)
         if known is None or known.question != question:
-            counting = TimedSteps(self._counting(held), self._clock)
-            counts = await in_slices(counting.run(), self._clock)
+            async with self._counting_turn:
+                counting = TimedSteps(self._counting(held), self._clock)
+                counts = await in_slices(counting.run(), self._clock)
             question = (*question[:-1], self._pod_counts.revision)  # which may be an earlier one
             self._seconds += counting.seconds - self._took(key)
             known = self._counted[key] = _Counted(question=question, counts=counts, took=counting.seconds)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.in_memory import ManualClock
-from wharfinger.operator.controller import KeyAdded, KeyRetried, KeyTaken, RetryLimits, WorkQueue
+from wharfinger.operator.controller import CHANGED_IN_A_ROW, KeyAdded, KeyRetried, KeyTaken, RetryLimits, WorkQueue
 
 
 def run(test, **limits):
@@ -133,5 +133,34 @@ def test_no_change_goes_unseen_and_no_key_is_worked_on_twice_at_once(steps):
             unseen.discard(key)
             queue.done(key)
         assert not unseen
+
+    run(test)
+
+
+def test_keys_that_only_come_back_go_after_changed_ones_but_are_never_left_out():
+    async def test(queue, clock, _reported):
+        for number in range(6):
+            queue.add_after(f"again{number}", 1.0, again=True)
+        clock.move(1.0)
+        assert await queue.get() == "again0"
+        for number in range(3 * CHANGED_IN_A_ROW):
+            queue.add(f"changed{number}")
+        queue.add("again1")  # which has changed meanwhile
+        assert len(queue) == 5 + 3 * CHANGED_IN_A_ROW
+        taken = [await queue.get() for _ in range(len(queue))]
+        again = [place for place, key in enumerate(taken) if key in {"again2", "again3", "again4"}]
+        assert again == [(CHANGED_IN_A_ROW + 1) * number + CHANGED_IN_A_ROW for number in range(3)]
+        assert len(set(taken)) == len(taken)
+        assert queue.idle is False
+
+    run(test)
+
+
+def test_a_failed_key_comes_back_as_a_changed_one():
+    async def test(queue, clock, _reported):
+        queue.add_after("again", 0.5, again=True)
+        queue.retry("failed")
+        clock.move(0.5)
+        assert [await queue.get(), await queue.get()] == ["failed", "again"]
 
     run(test)
