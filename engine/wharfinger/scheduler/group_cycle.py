@@ -19,9 +19,9 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement, Plugin
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.groups.domains import Work
-from wharfinger.groups.preempting import PreemptionAnswer, may_have_victims, no_victims, priority_of
+from wharfinger.groups.preempting import PreemptionAnswer, no_victims
 from wharfinger.groups.results import result_of
-from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
+from wharfinger.groups.terms import Group, GroupAnswer, Impossible, Placed, Preemption
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.group_binding import DELETED, STOPPED, GroupBinding
@@ -29,6 +29,7 @@ from wharfinger.scheduler.cycle import STEPS_IN_ORDER, StepsAhead
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
 from wharfinger.scheduler.group_budget import GroupBudget, GroupSuspended
 from wharfinger.scheduler.group_search import MEMBERS_PER_STEP, GroupSearch, Reservations, in_one_step, is_small
+from wharfinger.scheduler.group_victims import GroupVictims
 from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import Place
 from wharfinger.steps import followed_by
@@ -101,6 +102,7 @@ class GroupCycle:
         self._budget = GroupBudget(cluster, budget)
         self._status = status
         self._preemptor = preemptor
+        self._victims = GroupVictims(cluster, queue.groups.index)
         self._timer = budget.settings.timer
         self._search = GroupSearch(cluster, budget.stopwatch(None), self._timer)
         self.reservations = Reservations(cluster, queue, self._search)
@@ -413,7 +415,7 @@ class GroupCycle:
         message = result_of(group, answer).message
         rejectors = yield from self._budget.checking(self._rejectors(attempt, group.waiting))
         nominated: Mapping[str, str] | None = None
-        if self._victims_are_leaving(group):
+        if self._victims.are_leaving(group):
             message = f"{message}. preemption: {default_preemption.WAITING}"
         elif isinstance(answer, Impossible):
             found = yield from self._preemption(attempt)
@@ -424,7 +426,7 @@ class GroupCycle:
                 yield from self._preempt(attempt, found, rejectors)
                 return
             message = f"{message}. {found.message}"
-            rejectors |= self._protectors(attempt) if rejectors else frozenset()
+            rejectors |= self._victims.protectors(attempt.profile.chain, group) if rejectors else frozenset()
             if not self.reservations.holds(group.key):
                 self._take_nominations_back(group)
                 nominated = {}
@@ -435,28 +437,6 @@ class GroupCycle:
             self._groups.put_back(entry)
             return
         yield from self._rejected(attempt, message, rejectors, nominated)
-
-    def _protectors(self, attempt: _Attempt) -> frozenset[Plugin]:
-        """The rejectors for pods of lower priority that preemption may evict for the group later, but not now."""
-        group, snapshot, chain = attempt.group, self._cluster.snapshot(), attempt.profile.chain
-        found = hints.protectors(chain.pod_rules(pod, snapshot) for pod in group.kinds)
-        return found if found and may_have_victims(priority_of(group), snapshot) else frozenset()
-
-    def _victims_are_leaving(self, group: Group) -> bool:
-        """True if a pod of lower priority is leaving a node to which a member is nominated (`PodEligibleToPreemptOthers`)."""
-        snapshot = self._cluster.snapshot()
-        priority = priority_of(group)
-        nodes = {snapshot.nominated_to(pod.uid) or pod.nominated_node for pod in group.waiting}
-        rows = [row for node in nodes if node and (row := snapshot.row(node)) is not None]
-        return any(snapshot.leaving(pod) and self._priority_of_victim(pod) < priority for row in rows for pod in snapshot.pods_on(row))
-
-    def _priority_of_victim(self, pod: PodView) -> int:
-        """The priority of a pod in preemption for a group: that of its own group, if it is disrupted as a whole and has one."""
-        key = self._groups.index.key_of(pod.uid)
-        terms = None if key is None else self._groups.index.terms(key)
-        if terms is None or terms.priority is None or terms.disruption is not Disruption.GROUP:
-            return pod.priority
-        return terms.priority
 
     def _preemption(self, attempt: _Attempt) -> Generator[None, None, PreemptionAnswer]:
         """The pods that must leave; there is no search if no pod has a lower priority."""
@@ -476,18 +456,11 @@ class GroupCycle:
         group, members = attempt.group, list(attempt.members.values())
         nodes = [(attempt.members[uid].pod, node) for uid, node in found.placement.nodes.items()]
         self._groups.reject(attempt.entry, rejectors)
-        self._preemptor.preempt_for_group(attempt.entry, nodes, found.victims, self._disrupted(found.victims))
+        self._preemptor.preempt_for_group(attempt.entry, nodes, found.victims, self._victims.disrupted_groups(found.victims))
         message = self._status.waits_for_preemption(group)
         self._ended(attempt, "waiting_on_preemption", message)
         nominated = {pod.uid: node for pod, node in nodes}
         yield from self._report(attempt, members, f"group {group.key}: {message}", rejectors, nominated)
-
-    def _disrupted(self, victims: Sequence[PodView]) -> list[Group]:
-        """The groups of victims that are disrupted as a whole."""
-        index = self._groups.index
-        keys = dict.fromkeys(index.key_of(victim.uid) for victim in victims)
-        groups = [group for key in keys if key is not None and (group := index.group(key)) is not None]
-        return [group for group in groups if group.terms.disruption is Disruption.GROUP]
 
     def _take_nominations_back(self, group: Group) -> None:
         """Take back nominations of members that do not help the group."""
