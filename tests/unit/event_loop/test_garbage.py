@@ -83,7 +83,7 @@ MEBIBYTE = 1 << 20
 )
 def test_all_objects_are_examined_when_memory_has_grown_since_the_last_time(monkeypatch, done, memory, idle, expected):
     used = [0]
-    monkeypatch.setattr(gc, "get_objects", lambda generation: [])  # noqa: ARG005 — none is new
+    monkeypatch.setattr(gc, "get_objects", lambda generation: [])
     monkeypatch.setattr(garbage_collection, "_most_memory", lambda: used[0] * MEBIBYTE)
 
     async def story():
