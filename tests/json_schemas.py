@@ -23,7 +23,7 @@ from wharfinger.explain.difference import Cause
 from wharfinger.explain.explained_policy import Governed, RejectingFilter
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework import policy_status
-from wharfinger.framework.pod_devices import GivenDevice
+from wharfinger.framework.pod_devices import PodDevice
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.terms import DomainFit
 from wharfinger.language.report.plain_values import camel_case
@@ -248,7 +248,7 @@ class PodResult(TypedDict):
     reasons: NotRequired[dict[str, int]]
     nominated: NotRequired[str]
     victims: NotRequired[list[str]]
-    devices: NotRequired[list[GivenDevice]]
+    devices: NotRequired[list[PodDevice]]
     explanation: NotRequired[without(Explanation, "pod", "node", "message", "feasible")]  # type: ignore[valid-type]
 
 
@@ -311,7 +311,7 @@ class DiffPlace(TypedDict):
 
     node: str | None
     message: str
-    devices: NotRequired[list[GivenDevice]]
+    devices: NotRequired[list[PodDevice]]
 
 
 class SaidCause(without(Cause)):  # type: ignore[misc]

@@ -73,7 +73,7 @@ def test_formatting_keeps_the_meaning_and_is_idempotent(text):
     formatted = format_file(file)
     again, complaints = parsed(formatted)
     assert not list(complaints)
-    assert ast.says_the_same(again, file)
+    assert ast.is_same_tree(again, file)
     assert format_file(again) == formatted
     assert canonical(again) == canonical(file)
 

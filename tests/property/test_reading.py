@@ -103,7 +103,7 @@ def strictly(content):
         return str(error)
 
 
-def says_the_same(strict, skipped):
+def same_reasons(strict, skipped):
     """True if a line for each reason, with the place each time, equals one sentence with all reasons."""
     lines = strict.splitlines()
     ends = (match.end() for match in re.finditer(": ", lines[0]))
@@ -117,7 +117,7 @@ def check(content):
         assert PodView(pod).demand
     workloads.expand(found)
     strict = strictly(content)
-    assert says_the_same(strict, found.skipped[0]) if found.skipped else strict == found
+    assert same_reasons(strict, found.skipped[0]) if found.skipped else strict == found
     assert not found.skipped or strict.startswith("file")
 
 

@@ -22,7 +22,7 @@ MEASURING = fleet.policy(POLICY)
 
 @pytest.fixture
 def precomputed(monkeypatch):
-    """The rules whose outputs have been computed ahead of a decision; each step is one operation."""
+    """The rules whose outputs have been computed before a decision; each step is one operation."""
     monkeypatch.setattr(cycle, "OPERATIONS_AT_ONCE", -1)
     monkeypatch.setattr("wharfinger.framework.evaluation.kept_result.OPERATIONS_AT_ONCE", 10)
     monkeypatch.setattr(bound, "OPERATIONS_PER_STEP", 1)

@@ -12,7 +12,7 @@ from wharfinger.cli import what_if_input
 from wharfinger.errors import printable
 from wharfinger.explain.difference import Cause
 from wharfinger.framework import pod_devices
-from wharfinger.framework.pod_devices import GivenDevice
+from wharfinger.framework.pod_devices import PodDevice
 from wharfinger.language.report import wording
 from wharfinger.language.report.plain_values import plain
 from wharfinger.model.objects.metadata import time_text
@@ -88,11 +88,11 @@ def _places(change: PodChange | DecisionChange) -> tuple[str, str]:
     return _with(before, devices_before), _with(after, devices_after)
 
 
-def _with(node: str, devices: Sequence[GivenDevice]) -> str:
+def _with(node: str, devices: Sequence[PodDevice]) -> str:
     return f"{node} ({pod_devices.text(devices, node)})" if devices else node
 
 
-def _devices(change: PodChange | DecisionChange) -> tuple[tuple[GivenDevice, ...], tuple[GivenDevice, ...]]:
+def _devices(change: PodChange | DecisionChange) -> tuple[tuple[PodDevice, ...], tuple[PodDevice, ...]]:
     """The devices of the pod before and after; of a change in a decision log they are not known."""
     return (change.before_devices, change.after_devices) if isinstance(change, PodChange) else ((), ())
 
@@ -280,7 +280,7 @@ def _change(change: PodChange | DecisionChange) -> dict[str, Any]:
     }
 
 
-def _place(node: str | None, message: str, devices: Sequence[GivenDevice]) -> dict[str, Any]:
+def _place(node: str | None, message: str, devices: Sequence[PodDevice]) -> dict[str, Any]:
     return {"node": node, "message": message} | ({"devices": devices} if devices else {})
 
 

@@ -20,7 +20,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision, ScorePart
 from wharfinger.framework.evaluation.diagnosis import FilterDiagnosis, NodeRejection
-from wharfinger.framework.pod_devices import GivenDevice
+from wharfinger.framework.pod_devices import PodDevice
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
@@ -91,7 +91,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     nearest: tuple[NodeReport, ...]
     top: tuple[NodeReport, ...]
     asked: tuple[NodeReport, ...]
-    devices: tuple[GivenDevice, ...] = ()
+    devices: tuple[PodDevice, ...] = ()
     preferences: tuple[str, ...] = ()
 
     def __str__(self) -> str:

@@ -33,7 +33,7 @@ from pydantic.alias_generators import to_camel
 
 from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
 from wharfinger.framework.eviction import ALL_PODS, Evictable
-from wharfinger.framework.pod_devices import GivenDevice
+from wharfinger.framework.pod_devices import PodDevice
 from wharfinger.framework.prepared import Attempt, ClaimAllocation, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Shared, Skip
 from wharfinger.language.report import wording
 from wharfinger.language.semantics.catalogue import Volatility
@@ -242,7 +242,7 @@ class DevicePlugin(Plugin, ABC):
     """Chooses devices of the node for the pod, and reports them. Kubernetes has no such point."""
 
     @abstractmethod
-    def given(self, attempt: Attempt, row: int, claims: Sequence[ClaimAllocation]) -> tuple[GivenDevice, ...]:
+    def pod_devices(self, attempt: Attempt, row: int, claims: Sequence[ClaimAllocation]) -> tuple[PodDevice, ...]:
         """The devices that the pod gets on the node of that row, which was chosen for it with these allocations."""
 
     def shortage(self, attempt: Attempt, rows: NDArray[np.intp]) -> tuple[str, ...]:

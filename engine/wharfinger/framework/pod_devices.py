@@ -67,7 +67,7 @@ def preferred(attempt: Attempt, row: int) -> Sequence[Device] | None:
     return None if orders is None else orders.order(attempt, row)
 
 
-class GivenDevice(Struct, frozen=True, kw_only=True):
+class PodDevice(Struct, frozen=True, kw_only=True):
     """A device that a pod gets.
 
     `claim` is `namespace/name`; "" without a claim, or if the scheduler has yet to make it. `request` is the purpose of the device: the
@@ -89,7 +89,7 @@ class GivenDevice(Struct, frozen=True, kw_only=True):
         return unique_name(self.driver, self.pool, self.device)
 
 
-def text(devices: Sequence[GivenDevice], node: str | None) -> str:
+def text(devices: Sequence[PodDevice], node: str | None) -> str:
     """The devices of a pod on one line, `request: device, device; request: …`; pools have the name of the node unless they are named."""
     parts = []
     for (_, request), found in groupby(devices, key=lambda each: (each.claim, each.request)):
@@ -97,7 +97,7 @@ def text(devices: Sequence[GivenDevice], node: str | None) -> str:
     return "; ".join(parts)
 
 
-def _named(device: GivenDevice, node: str | None) -> str:
+def _named(device: PodDevice, node: str | None) -> str:
     name = device.device if device.pool == node else f"{device.pool}/{device.device}"
     amounts = [f"{amount} thousandths" if capacity == MILLI else f"{amount} of {capacity}" for capacity, amount in device.capacity.items()]
     details = [*amounts, *(["admin access"] if device.admin_access else [])]

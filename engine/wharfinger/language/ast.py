@@ -522,7 +522,7 @@ def deepest(node: Node, limit: int) -> Expr | None:
     return None
 
 
-def says_the_same(one: Node, other: Node) -> bool:
+def is_same_tree(one: Node, other: Node) -> bool:
     """True if two trees differ in their spans only; works without recursion and stops at the first difference."""
     waiting: list[tuple[Any, Any]] = [(one, other)]
     while waiting:

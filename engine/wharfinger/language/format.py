@@ -81,7 +81,7 @@ def format_verified(file: ast.File) -> str:
     if text == source.text:
         return text
     again = parse(Source(name=source.name, text=text), Diagnostics())
-    if again is None or not ast.says_the_same(again, file):
+    if again is None or not ast.is_same_tree(again, file):
         raise AssertionError(f"formatting {source.name} would change its meaning; the text is not changed")
     return text
 

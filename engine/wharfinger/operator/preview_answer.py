@@ -29,7 +29,7 @@ from wharfinger.operator.controller import cut
 from wharfinger.operator.counted_work import MAX_OPERATIONS, CountedWork, within
 from wharfinger.simulate import placing
 from wharfinger.steps import followed_by
-from wharfinger.what_if.drain import Drain, DrainOutcome, drain_ahead, drain_steps
+from wharfinger.what_if.drain import Drain, DrainOutcome, drain_steps, precompute_drain
 from wharfinger.what_if.further_pods import further_groups, grouped
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added
 
@@ -213,7 +213,7 @@ def _drained(
 
     UsageError after `MAX_DRAIN_STEPS`.
     """
-    yield from drain_ahead(decider, supposed, drain, pods)
+    yield from precompute_drain(decider, supposed, drain, pods)
     found: Drain = yield from _bounded(drain_steps(decider, supposed, drain, waiting=pods))
     chain = decider.chain
     previewed = {each.pod: each for each in found.pods if not each.source}

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 AT_ONCE_SECONDS = 0.02
 """Seconds of CPU time of counting placed pods without steps, so that the cluster does not change between most pods and their decisions."""
 STEPS_IN_ORDER = 256
-"""Steps of work ahead of a decision for which pods wait that come later in the queue.
+"""Steps of the precomputation of a decision for which pods wait that come later in the queue.
 
 Steps are counted, not timed, so that the order of decisions depends on the objects and not on the speed of the machine.
 """
@@ -44,8 +44,8 @@ ALWAYS_IN_ORDER = 1024
 """Templates of placed pods up to which those pods wait for all steps of counting placed pods."""
 
 
-class StepsAhead:
-    """An iterator of the steps ahead of a decision, without those of counting placed pods for `AT_ONCE_SECONDS`.
+class Precomputation:
+    """An iterator of the steps of `Decider.precompute`; those that count placed pods are taken at once for `AT_ONCE_SECONDS`.
 
     `steps` yield True after a step of a search for devices or volumes, and False after others.
     """
@@ -59,7 +59,7 @@ class StepsAhead:
 
     @property
     def may_be_passed(self) -> bool:
-        """True if they are so many that pods may be placed now that come later in the queue."""
+        """True if so many steps were taken that pods which come later in the queue may be placed now."""
         return self._taken > STEPS_IN_ORDER
 
     def __iter__(self) -> Self:
@@ -79,11 +79,11 @@ class StepsAhead:
         self._steps.close()
 
 
-class _Ahead(Struct, frozen=True):
-    """A pod with the steps of work ahead of its decision; `may_postpone`: the decision may find that more work is needed."""
+class _PrecomputedPod(Struct, frozen=True):
+    """A pod with the precomputation of its decision; `may_postpone`: the decision may find that more must be computed first."""
 
     queued: QueuedPod
-    steps: StepsAhead
+    steps: Precomputation
     may_postpone: bool
 
 
@@ -110,17 +110,17 @@ class SchedulingCycle:
         self._shares = shares
         self._emit = cluster.ports.emit
         self._timer = budget.settings.timer
-        self._ahead: deque[_Ahead] = deque()
+        self._precomputing: deque[_PrecomputedPod] = deque()
 
     @property
     def busy(self) -> bool:
-        """True while work is under way ahead of the decision about a pod."""
-        return bool(self._ahead)
+        """True while something is being computed for the decision about a pod."""
+        return bool(self._precomputing)
 
     @property
     def may_be_passed(self) -> bool:
-        """True if pods may be placed now that come later in the queue: the work ahead of a decision takes long, or there is none."""
-        return not self._ahead or self._ahead[0].steps.may_be_passed
+        """True if pods may be placed now that come later in the queue: the precomputation of a decision takes long, or there is none."""
+        return not self._precomputing or self._precomputing[0].steps.may_be_passed
 
     def schedule(self, queued: QueuedPod, ends_at: float) -> None:
         """Try a pod that was just popped, until the monotonic time `ends_at` if it takes steps and later pods wait for it.
@@ -128,7 +128,7 @@ class SchedulingCycle:
         Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it.
         """
         began, free = self._clock.monotonic(), self._shares.free_seconds(queued)
-        waits = bool(queued.profile.chain.scanning) and self._is_settled(queued)  # before the work ahead, which may look at all placed pods
+        waits = bool(queued.profile.chain.scanning) and self._is_settled(queued)  # first, as precomputing may look at all placed pods
         if not waits and not self._begin(queued, queued.profile.decider.precompute(self._cluster.snapshot, queued.pod), may_postpone=True):
             self._decide(queued, may_postpone=True)
         self._shares.took(queued, self._clock.monotonic() - began - free)
@@ -136,17 +136,17 @@ class SchedulingCycle:
             self.advance(ends_at)
 
     def _begin(self, queued: QueuedPod, work: Generator[bool], *, may_postpone: bool) -> bool:
-        """Begin with work ahead of a decision; True if it takes steps: `advance` takes them, and then decides about the pod."""
-        steps = StepsAhead(work, self._cluster.snapshot, self._timer)
+        """Begin with the precomputation of a decision; True if it takes steps: `advance` takes them, and then decides about the pod."""
+        steps = Precomputation(work, self._cluster.snapshot, self._timer)
         for _ in steps:
-            self._ahead.append(_Ahead(queued, steps, may_postpone))
+            self._precomputing.append(_PrecomputedPod(queued, steps, may_postpone))
             return True
         return False
 
     def advance(self, ends_at: float) -> None:
-        """Continue until the monotonic time `ends_at` with the work ahead of decisions, and decide about pods for which it is done."""
-        while self._ahead:
-            first = self._ahead[0]
+        """Continue until the monotonic time `ends_at` with precomputations, and decide about pods for which they are done."""
+        while self._precomputing:
+            first = self._precomputing[0]
             queued = first.queued
             began, free = self._clock.monotonic(), self._shares.free_seconds(queued)
             done = self._advanced(first, ends_at)
@@ -156,21 +156,21 @@ class SchedulingCycle:
             if self._clock.monotonic() >= ends_at or not self._binding.room.is_set():
                 return
 
-    def _advanced(self, ahead: _Ahead, ends_at: float) -> bool:
+    def _advanced(self, precomputed: _PrecomputedPod, ends_at: float) -> bool:
         """True once the steps are done and the pod is decided; False if steps are left at the monotonic time `ends_at`."""
-        waits = ahead.queued.place is Place.IN_FLIGHT  # else it was deleted meanwhile
-        for _ in ahead.steps if waits else ():
+        waits = precomputed.queued.place is Place.IN_FLIGHT  # otherwise it was deleted between two steps
+        for _ in precomputed.steps if waits else ():
             if self._clock.monotonic() >= ends_at:
                 return False
-        self._ahead.popleft()
+        self._precomputing.popleft()
         if waits:
-            self._decide(ahead.queued, may_postpone=ahead.may_postpone)
+            self._decide(precomputed.queued, may_postpone=precomputed.may_postpone)
         return True
 
     def cancel(self) -> None:
-        """Give up the work ahead of decisions; the pods wait as if they had not been tried."""
-        while self._ahead:
-            given_up = self._ahead.popleft()
+        """Give up all precomputations; the pods wait as if they had not been tried."""
+        while self._precomputing:
+            given_up = self._precomputing.popleft()
             given_up.steps.close()
             self._queue.put_back(given_up.queued)
 

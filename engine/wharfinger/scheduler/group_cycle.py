@@ -25,7 +25,7 @@ from wharfinger.groups.terms import Group, GroupAnswer, Impossible, Placed, Pree
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.group_binding import DELETED, STOPPED, GroupBinding
-from wharfinger.scheduler.cycle import STEPS_IN_ORDER, StepsAhead
+from wharfinger.scheduler.cycle import STEPS_IN_ORDER, Precomputation
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
 from wharfinger.scheduler.group_budget import GroupBudget, GroupSuspended
 from wharfinger.scheduler.group_search import MEMBERS_PER_STEP, GroupSearch, Reservations, in_one_step, is_small
@@ -241,9 +241,9 @@ class GroupCycle:
         """The answer of the search, and the revision of the state that it is about; None if its members are assumed already."""
         decider, snapshot = attempt.profile.decider, self._cluster.snapshot
         every_kind = (searching for pod in attempt.group.kinds for searching in decider.precompute(snapshot, pod))
-        ahead = StepsAhead(every_kind, snapshot, self._timer)
-        for _ in ahead:
-            self._takes_long = ahead.may_be_passed
+        precomputation = Precomputation(every_kind, snapshot, self._timer)
+        for _ in precomputation:
+            self._takes_long = precomputation.may_be_passed
             yield
         if is_small(attempt.group):
             keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)

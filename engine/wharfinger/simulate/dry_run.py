@@ -12,7 +12,7 @@ from wharfinger.explain.explanation import Explanation, explain_decision
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.framework.pod_devices import GivenDevice
+from wharfinger.framework.pod_devices import PodDevice
 from wharfinger.framework.prepared import Reason
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
@@ -98,7 +98,7 @@ class PodResult(Struct, frozen=True, kw_only=True):
     victims: tuple[str, ...]
     notes: tuple[str, ...]
     explanation: Explanation | None
-    devices: tuple[GivenDevice, ...] = ()
+    devices: tuple[PodDevice, ...] = ()
     group: str = ""
 
 

@@ -29,7 +29,7 @@ from wharfinger.explain.difference import Cause, causes
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.framework.pod_devices import GivenDevice
+from wharfinger.framework.pod_devices import PodDevice
 from wharfinger.groups.turns import age_key, queue_key
 from wharfinger.model.node_labels import ZONE
 from wharfinger.model.objects.pod_view import PodView
@@ -91,8 +91,8 @@ class PodChange(Struct, frozen=True, kw_only=True):
     after_message: str
     follows: bool
     causes: tuple[Cause, ...]
-    before_devices: tuple[GivenDevice, ...] = ()
-    after_devices: tuple[GivenDevice, ...] = ()
+    before_devices: tuple[PodDevice, ...] = ()
+    after_devices: tuple[PodDevice, ...] = ()
     group: str = ""
 
     @property
@@ -240,7 +240,7 @@ class _Placed(Struct, frozen=True, kw_only=True, dict=True):
         result = self.results[uid]
         return result.message if result.node is None else _evicted(self.evicted_for.get(result.pod))
 
-    def devices(self, uid: str) -> tuple[GivenDevice, ...]:
+    def devices(self, uid: str) -> tuple[PodDevice, ...]:
         """The devices of a pod in the end."""
         return () if self.nodes[uid] is None else self.results[uid].devices
 

@@ -182,7 +182,7 @@ def drain_steps(  # noqa: PLR0913 — the keywords are independent choices
     return attempt.finished(names, before, removed=False)
 
 
-def drain_ahead(decider: Decider, supposed: SupposedChanges, nodes: Sequence[str], waiting: Iterable[PodView] = ()) -> Generator[None]:
+def precompute_drain(decider: Decider, supposed: SupposedChanges, nodes: Sequence[str], waiting: Iterable[PodView] = ()) -> Generator[None]:
     """The steps of reading what the decisions of a drain read of all nodes: devices, volumes and storage. None where it is read already.
 
     UnknownObject for a node that does not exist.

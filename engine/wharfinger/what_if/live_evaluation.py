@@ -28,7 +28,7 @@ from wharfinger.model.reading import decode, files, workloads
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.simulate.dry_run import PodResult
-from wharfinger.what_if.drain import Drain, DrainedPod, DrainOutcome, drain_ahead, drain_steps
+from wharfinger.what_if.drain import Drain, DrainedPod, DrainOutcome, drain_steps, precompute_drain
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added, evaluated
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ class LiveEvaluations:
                 return new, _Found(
                     pods=[_placed_or_not(result) for result in results.pods], groups=[_group(each) for each in results.groups]
                 )
-            yield from drain_ahead(decider, supposed, request.drain, pods)
+            yield from precompute_drain(decider, supposed, request.drain, pods)
             drained = yield from drain_steps(
                 decider,
                 supposed,

@@ -224,8 +224,8 @@ def test_windows_line_ends_become_plain_ones():
 def test_trees_are_compared_without_their_places(one, other, same):
     texts = [f'policy "x"\n{text}\n' for text in (one, other)]
     trees = [parse(Source(name="x", text=text), Diagnostics()) for text in texts]
-    assert ast.says_the_same(*trees) is same
-    assert ast.says_the_same(*reversed(trees)) is same
+    assert ast.is_same_tree(*trees) is same
+    assert ast.is_same_tree(*reversed(trees)) is same
 
 
 def test_a_text_whose_layout_would_change_its_meaning_is_left_alone(monkeypatch):

@@ -20,7 +20,7 @@ from wharfinger.errors import StaleSnapshot, UnknownObject
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Evaluation
 from wharfinger.framework.extension import DevicePlugin
-from wharfinger.framework.pod_devices import GivenDevice
+from wharfinger.framework.pod_devices import PodDevice
 from wharfinger.framework.prepared import ALL, Attempt, ClaimAllocation
 from wharfinger.framework.rules.score_slot import Columns, PluginPoints, ScoreSlot
 from wharfinger.language.report.wording import count
@@ -97,11 +97,11 @@ class Decision(Struct, frozen=True, kw_only=True, eq=False):
         return self.pod if self.row is None else self.chain.assigned(self._attempt, self.row)
 
     @property
-    def devices(self) -> tuple[GivenDevice, ...]:
+    def devices(self) -> tuple[PodDevice, ...]:
         """The devices that the pod gets on its node, in the order of its claims and their requests; empty if it gets none."""
         if self.row is None:
             return ()
-        return tuple(each for plugin in self.chain.choosing_devices for each in plugin.given(self._attempt, self.row, self.claims))
+        return tuple(each for plugin in self.chain.choosing_devices for each in plugin.pod_devices(self._attempt, self.row, self.claims))
 
     def shortage(self, plugin: str, rows: NDArray[np.intp]) -> tuple[str, ...]:
         """Lines of the plugin of that name about the devices of some rows; empty if it does not choose devices."""

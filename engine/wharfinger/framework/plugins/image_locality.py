@@ -33,10 +33,10 @@ class ImageLocality(ScorePlugin):
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore:  # noqa: ARG002 — the extension point
         """Never skips."""
-        return HeldImages(attempt.pod, attempt.snapshot)
+        return ImagePoints(attempt.pod, attempt.snapshot)
 
 
-class HeldImages(PreparedScore):
+class ImagePoints(PreparedScore):
     """Points for the images that nodes hold, 0..100; they change only with the node objects."""
 
     def __init__(self, pod: PodView, snapshot: Snapshot) -> None:

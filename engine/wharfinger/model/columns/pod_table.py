@@ -2,7 +2,7 @@
 
 Pods with equal templates are of one class: predicates and values are evaluated once per class. Entries are dense arrays (row and class per
 pod), so a full count of a selection is one `np.bincount`. From then on readers follow the log of added and removed pods. An index finds the
-pods with a given value; a tally counts the pods that have some thing (a topology key, a claim, a volume).
+pods with a given value; a tally counts the pods that have each value of some kind (topology keys, claims, volumes).
 """
 
 from __future__ import annotations
@@ -324,9 +324,9 @@ class ClassIndex(_PodReader):
 
 
 class Tally(_PodReader):
-    """The number of placed pods for each thing that `derive` finds, read once per template.
+    """The number of placed pods for each value of those that `derive` returns, read once per template.
 
-    `version` changes when a thing gets its first pod or loses its last one.
+    `version` changes when a value gets its first pod or loses its last one.
     """
 
     __slots__ = ("_derive", "_found", "_memo", "version")
@@ -340,7 +340,7 @@ class Tally(_PodReader):
 
     @property
     def found(self) -> Counter[Hashable]:
-        """The number of placed pods for each thing that at least one pod has. The caller must not change it."""
+        """The number of placed pods for each value that at least one pod has. The caller must not change it."""
         self._follow()
         return self._found
 
@@ -352,23 +352,23 @@ class Tally(_PodReader):
         return self.version
 
     def read_in_steps(self) -> Generator[None]:
-        """The steps of finding the things of each template."""
+        """The steps of deriving the values of each template."""
         unread = unread_classes(self._pods, self._seen, self._memo)
         for number, group in enumerate(unread, start=1):
-            self._things(group)
+            self._values_of(group)
             if not number % READ_PER_STEP:
                 yield
         if unread:
             self._follow()
 
     def _apply(self, placement: Placement, sign: int) -> None:
-        for thing in self._things(placement.group):
-            before = self._found[thing]
-            self._found[thing] = before + sign
+        for value in self._values_of(placement.group):
+            before = self._found[value]
+            self._found[value] = before + sign
             if not before or not before + sign:
                 self.version += 1
                 if not before + sign:
-                    del self._found[thing]
+                    del self._found[value]
 
     def _recount(self) -> None:
         if len(self._memo) > len(self._pods.classes):
@@ -376,19 +376,19 @@ class Tally(_PodReader):
         before = self._found.keys()
         self._found = Counter()
         for group in self._pods.classes.values():
-            for thing in self._things(group):
-                self._found[thing] += group.count
+            for value in self._values_of(group):
+                self._found[value] += group.count
         self.version += self._found.keys() != before
 
-    def _things(self, group: PodClass) -> tuple[Hashable, ...]:
-        things = self._memo.get(group.serial)
-        if things is None:
-            things = self._memo[group.serial] = tuple(self._derive(group.example))
-        return things
+    def _values_of(self, group: PodClass) -> tuple[Hashable, ...]:
+        values = self._memo.get(group.serial)
+        if values is None:
+            values = self._memo[group.serial] = tuple(self._derive(group.example))
+        return values
 
     def _forget_classes(self) -> None:
         live = {group.serial for group in self._pods.classes.values()}
-        self._memo = {serial: things for serial, things in self._memo.items() if serial in live}
+        self._memo = {serial: values for serial, values in self._memo.items() if serial in live}
 
 
 def unread_classes(pods: PodTable, seen: int, known: Mapping[int, object]) -> list[PodClass]:
@@ -422,7 +422,7 @@ class PodReaders:
         return self._kept(ClassIndex, key, value_of)
 
     def tally(self, key: Hashable, derive: Derive) -> Tally:
-        """The tally of the things that `derive` finds in pods."""
+        """The tally of the values that `derive` returns for pods."""
         return self._kept(Tally, key, derive)
 
     def _kept(self, kind: type[Reader], key: Hashable, function: Callable[[PodView], Any]) -> Reader:

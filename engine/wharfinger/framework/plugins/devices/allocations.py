@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from wharfinger.framework.plugins.devices.requests import Alternative, ClaimDemand
 from wharfinger.framework.plugins.devices.search import Fault, FaultKind, Outcome, Pick
-from wharfinger.framework.pod_devices import GivenDevice
+from wharfinger.framework.pod_devices import PodDevice
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import NodePools
 from wharfinger.model.objects.devices import FROM_CLAIM, FROM_CLASS, IN_MEMORY, MAX_DEVICES
@@ -34,11 +34,11 @@ def allocations(  # noqa: PLR0913 — the request, the result, and the node
     return found
 
 
-def given(claim: objects.ResourceClaim, allocation: objects.Allocation) -> Iterator[GivenDevice]:
+def pod_devices(claim: objects.ResourceClaim, allocation: objects.Allocation) -> Iterator[PodDevice]:
     """The devices of an allocation, as decisions name them."""
     name = "" if claim.metadata.name == IN_MEMORY else objects.key_of(claim)
     for result in allocation.devices.results:
-        yield GivenDevice(
+        yield PodDevice(
             claim=name,
             request=result.request,
             driver=result.driver,

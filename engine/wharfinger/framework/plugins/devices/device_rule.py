@@ -299,7 +299,7 @@ class DeviceRule(AllocatingFilter):
             away = int(np.count_nonzero(self._not_at(snapshot, rows, index)))
             if away:
                 devices = ", ".join(
-                    f"{each.pool}/{each.device}" for each in api.given(claim, cast("objects.Allocation", claim.status.allocation))
+                    f"{each.pool}/{each.device}" for each in api.pod_devices(claim, cast("objects.Allocation", claim.status.allocation))
                 )
                 found.append(
                     f"claim {objects.key_of(claim)} has {devices or 'its allocation'} already, out of reach of {count(away, 'node')}"

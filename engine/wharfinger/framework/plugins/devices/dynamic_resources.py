@@ -34,7 +34,7 @@ from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.device_rule import DeviceRule
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
 from wharfinger.framework.plugins.devices.requests import KnownDemands
-from wharfinger.framework.pod_devices import GivenDevice
+from wharfinger.framework.pod_devices import PodDevice
 from wharfinger.framework.prepared import (
     OUTDATED,
     SKIP_ALWAYS,
@@ -151,14 +151,14 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
         kept = attempt.shared.once(self, _Kept)
         return SKIP_ALWAYS if kept.rule is None or not kept.rule.scores else Alternatives(kept, kept.rule)
 
-    def given(self, attempt: Attempt, row: int, claims: Sequence[ClaimAllocation]) -> tuple[GivenDevice, ...]:  # noqa: ARG002 — the extension point
+    def pod_devices(self, attempt: Attempt, row: int, claims: Sequence[ClaimAllocation]) -> tuple[PodDevice, ...]:  # noqa: ARG002 — the extension point
         """The devices of the claims that the pod has, allocated already or now."""
         found = pod_claims(attempt.pod, attempt.snapshot.objects)
         if not isinstance(found, PodClaims):
             return ()
         now = {claim_uid(each.claim): each.allocation for each in claims}
         allocations = ((claim, claim.status.allocation or now.get(claim_uid(claim))) for claim in found.all)
-        return tuple(given for claim, allocation in allocations if allocation is not None for given in api.given(claim, allocation))
+        return tuple(device for claim, allocation in allocations if allocation is not None for device in api.pod_devices(claim, allocation))
 
     def shortage(self, attempt: Attempt, rows: NDArray[np.intp]) -> tuple[str, ...]:
         """Lines with the number of devices that meet each condition of each request, and the claims with devices on other nodes."""

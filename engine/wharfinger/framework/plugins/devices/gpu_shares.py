@@ -19,7 +19,7 @@ from pydantic import Field
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import AnnotatingPlugin, Arguments, CountingPlugin, DevicePlugin, FilterPlugin
-from wharfinger.framework.pod_devices import GivenDevice, preferred
+from wharfinger.framework.pod_devices import PodDevice, preferred
 from wharfinger.framework.prepared import SKIP, Attempt, ClaimAllocation, Mask, PreparedFilter, Reason, Rows, Skip
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.catalogue import Volatility
@@ -84,7 +84,7 @@ class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin, CountingPlugin):
         chosen = self._chosen(attempt, row, wanted)
         return {self.names.index: self.names.written(chosen)} if chosen else {}
 
-    def given(self, attempt: Attempt, row: int, claims: Sequence[ClaimAllocation]) -> tuple[GivenDevice, ...]:  # noqa: ARG002 — the extension point
+    def pod_devices(self, attempt: Attempt, row: int, claims: Sequence[ClaimAllocation]) -> tuple[PodDevice, ...]:  # noqa: ARG002 — the extension point
         """The GPUs of a pod that gets some of a node that takes part."""
         wanted = self.names.wanted(attempt.pod)
         if wanted is None:
@@ -92,7 +92,7 @@ class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin, CountingPlugin):
         amounts = {} if wanted.milli == WHOLE else {MILLI: str(wanted.milli)}
         names, node = self.names, attempt.snapshot.names[row]
         return tuple(
-            GivenDevice(claim="", request=names.count, driver=names.count, pool=node, device=str(gpu), capacity=amounts)
+            PodDevice(claim="", request=names.count, driver=names.count, pool=node, device=str(gpu), capacity=amounts)
             for gpu in sorted(self._chosen(attempt, row, wanted))
         )
 

@@ -19,7 +19,7 @@ from wharfinger.model.state.node_reader import READ_AT_ONCE
 from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.operator.preview_answer import WhatIf, answer_preview
 from wharfinger.simulate import placing
-from wharfinger.what_if.drain import drain_ahead
+from wharfinger.what_if.drain import precompute_drain
 from wharfinger.what_if.supposed_changes import SupposedChanges, evaluated
 
 NODES = 2 * READ_AT_ONCE
@@ -202,7 +202,7 @@ def checked(state):
         lambda state: evaluated(Decider(CHAIN), SupposedChanges(state), [POD]),
         lambda state: answer_preview(CHAIN, state.snapshot(), [POD]),
         lambda state: answer_preview(CHAIN, state.snapshot(), [POD], what_if=WhatIf(drain=("n00000",))),
-        lambda state: drain_ahead(Decider(CHAIN), SupposedChanges(state), ["n00000"], [POD]),
+        lambda state: precompute_drain(Decider(CHAIN), SupposedChanges(state), ["n00000"], [POD]),
         checked,
     ],
     ids=["dry run", "evaluation", "preview", "preview of a drain", "drain", "check of a placed pod"],
