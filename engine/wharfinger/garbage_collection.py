@@ -7,8 +7,9 @@ state of a cluster are a million objects that stay. Examining them took a tenth 
 So objects are examined once or twice, and then frozen: left out of all further collections. Young objects are collected in portions of a
 few milliseconds. Python counts new objects less those that were freed, of any age: where new objects replace old ones, as the results for
 new templates of pods replace those for old ones, the count stays the same while young objects become more. 100,000 of them took 67 ms. So
-they are also collected every `YOUNG_COLLECTION_SECONDS`. Those that survive are collected once more when the process is idle, and frozen. In a busy second they are frozen at once.
-Python's middle generation is not used: its collection takes as long as ten collections of young objects, all at once.
+they are also collected every `YOUNG_COLLECTION_SECONDS`. Those that survive are collected once more when the process is idle, and frozen.
+In a busy second they are frozen at once. Python's middle generation is not used: its collection takes as long as ten collections of young
+objects, all at once.
 
 Frozen objects are freed when nothing refers to them, as all others are. Only those that refer to each other in a cycle stay. Policies, the
 tables of clusters and templates of pods have no such cycles; connections that were open for long have one each. So all objects are examined

@@ -180,9 +180,8 @@ class Evaluation:
                 if timed and (now.now, now.metrics_revision) == (self.asked_at, self._samples):
                     return
             shared = shared_by(self.pod_rules.governing) if anew else self.shared
-            self._precompute_timer = (
-                NO_TIMER if self._stopwatch is None else self._stopwatch.begin_precomputing()
-            )  # what is lost counts for no policy
+            # A new timer each time: work that is lost counts for no policy.
+            self._precompute_timer = NO_TIMER if self._stopwatch is None else self._stopwatch.begin_precomputing()
             complete = yield from policy_rules.compute_in_steps(
                 self.pod_rules.governing, Attempt(pod, now, shared), snapshot, self._precompute_timer, timed=timed
             )
