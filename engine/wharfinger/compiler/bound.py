@@ -112,10 +112,9 @@ class BoundPolicy:
         return tuple(sorted(self._policy.freshness.suspended(snapshot)))
 
     def forget_columns(self) -> None:
-        """Forget the columns for all rows. The cluster has changed before they are read again."""
+        """Forget the columns of the last question. The cluster has changed before they are read again."""
         self._precomputed = {}
-        if self._frame is not None and isinstance(self._frame.rows, slice):
-            self._frame, self._registers = None, self._start
+        self._frame, self._registers = None, self._start
 
     def filter_bits(self, index: int, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint64]:
         """The reasons of filter number `index` against nodes, `(n_rows,) uint64`: bit k is `filters[index].bits[k]`, 0 passes."""
@@ -251,12 +250,12 @@ class BoundPolicy:
         return [registers[output] for output in plan.outputs]
 
     def _run(self, plan: schedule.Plan, frame: AtRows) -> None:
-        if not isinstance(frame.rows, slice):
+        if 2 * frame.n_rows <= frame.snapshot.n_nodes and not isinstance(frame.rows, slice):
             schedule.run(plan.steps, self._registers)
             return
         for part in plan.static:
             if self._registers[part.register] is None:
-                self._registers[part.register] = self.static_column(part, frame.snapshot)
+                self._registers[part.register] = self.static_column(part, frame.snapshot)[frame.rows]
         schedule.run_for_all_rows(plan, self._registers)
 
     def _at(self, snapshot: Snapshot, rows: Rows) -> AtRows:

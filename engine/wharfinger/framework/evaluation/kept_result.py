@@ -250,6 +250,7 @@ class Evaluation:
         for rule in self.pod_rules.tie_breaks:
             if len(rows) > 1:
                 rows = self._call_timer.of_policy(rule.policy, rule.best)(Attempt(pod, snapshot, self.shared), rows)
+        policy_rules.forget_columns(self.pod_rules.governing, self.shared)
         return rows
 
 

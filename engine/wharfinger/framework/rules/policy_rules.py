@@ -338,7 +338,7 @@ def compute_in_steps(
 
 
 def forget_columns(policies: Sequence[CompiledPolicy], shared: Shared) -> None:
-    """Forget the intermediate columns of policy rules for all nodes; they may be many times as large as the results."""
+    """Forget the intermediate columns of policy rules; they may be many times as large as the results."""
     for policy in policies:
         bound = shared.made_for(policy)
         if isinstance(bound, BoundPolicy):
