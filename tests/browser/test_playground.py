@@ -44,7 +44,7 @@ def text_of(tab):
 def test_the_page_shows_who_passes_who_wins_and_why(playground, visit):
     tab = visit(playground.url).tab
 
-    wait_text(tab, "#answer", "Would go to node-007 now")
+    wait_text(tab, "#answer", "Would be scheduled on node-007 now")
     wait_text(tab, "#answer", "a pod of priority 2000 does not go to a spot node")
     assert tab.inner_text("#cluster-title") == "Cluster · 12 nodes"
     assert tab.inner_text("#tests-title") == "Tests · 4 passed"
@@ -153,7 +153,7 @@ def test_a_file_of_ones_own_and_a_written_pod(playground, visit, tmp_path):
     wait_text(tab, "#cluster-title", "Cluster · 7 nodes")
     wait_text(tab, "#answer", "The cluster has no pods. Write one.")
     tab.locator("#own summary").click()
-    wait_text(tab, "#answer", "Would go to")
+    wait_text(tab, "#answer", "Would be scheduled on")
     tab.wait_for_function("() => location.hash.includes('manifest=') && !location.hash.includes('upload')")
 
     file.write_text("no cluster")
@@ -243,7 +243,7 @@ def test_a_running_scheduler_tries_a_policy_on_its_own_cluster_and_goes_on_as_be
     assert not tab.is_visible("#upload")
     tab.fill("#pod", "shop/old")
     tab.keyboard.press("Enter")
-    wait_text(tab, "#answer", "On node-00000")
+    wait_text(tab, "#answer", "Bound to node-00000")
     write(tab, 'policy "zones"\nfilter a { require (node.labels["topology.kubernetes.io/zone"] ?? "") == "zone-3" else "another zone" }\n')
     wait_text(tab, "#answer", "zones/a")
     wait_text(tab, "#answer", "governed by pools, zones")

@@ -81,8 +81,8 @@ def test_pods_are_chosen_by_namespace_result_and_policy(scheduler, policies, vis
     shows(["shop/huge"], ["shop/huge"], namespace="shop", result="unschedulable")
     shows(["shop/apple"], [], policy="apples")
     shows([], [], policy="apples", result="error")
-    wait_text(tab, "#decisions", "No recent decision is of this choice.")
-    wait_text(tab, "#pending", "No pod of this choice waits.")
+    wait_text(tab, "#decisions", "No recent decisions match the filters.")
+    wait_text(tab, "#pending", "No pending pods match the filters.")
 
 
 def test_the_last_hour_is_shown_in_curves(scheduler, visit):
@@ -93,7 +93,7 @@ def test_the_last_hour_is_shown_in_curves(scheduler, visit):
         scheduler.ask(lambda page: page.history.add(reading(page.scheduler)))
     wait_text(tab, "#history", "Pending")
     said = tab.locator("#history figcaption").all_inner_texts()
-    assert [text.split("\n")[0] for text in said] == ["Decisions per second", "Decision", "Pending", "Requested"]
+    assert [text.split("\n")[0] for text in said] == ["Decisions per second", "Decision latency", "Pending", "Requested"]
     assert "P99" in said[1]
     assert "1" in said[2]
     assert "cpu" in said[3]
@@ -110,7 +110,7 @@ def test_the_health_of_the_api_server_and_of_each_metric_is_in_the_header(schedu
     scheduler.ask(lambda page: setattr(page.standing.signals, "metrics", [status]))
     wait_text(tab, "#health .good:nth-child(2)", "load/busy")
     scheduler.ask(lambda page: setattr(page.standing.signals, "metrics", [replace(status, suspended_since=1.0)]))
-    wait_text(tab, "#health .bad", "is fresh on 3 of 60 nodes")
+    wait_text(tab, "#health .bad", "fresh on 3 of 60 nodes")
     scheduler.ask(
         lambda page: setattr(page.standing, "contact", SimpleNamespace(unreachable_reason="no answer for 40 s", seconds_since_answer=40.0))
     )
@@ -126,14 +126,14 @@ def test_a_workload_that_is_pasted_shows_where_it_would_go(scheduler, visit):
     tab = visit(scheduler.url).tab
     tab.fill("#workload", WORKLOAD.replace("CPU", "6"))
     tab.get_by_role("button", name="Try").click()
-    wait_text(tab, "#whatif .headline", "All 3 pods would get a node, on 3 nodes")
+    wait_text(tab, "#whatif .headline", "All 3 pods would be scheduled, on 3 nodes")
     node = tab.locator("#whatif-answer td.wide button").first.inner_text()
     tab.fill("#find", node)
-    wait_text(tab, "#under", "1 pod would come")
+    wait_text(tab, "#under", "1 pod would be scheduled here")
     assert scheduler.ask(lambda page: len(page.scheduler.queue)) == 0  # nothing was changed
     tab.fill("#workload", WORKLOAD.replace("CPU", "900"))
     tab.get_by_role("button", name="Try").click()
-    wait_text(tab, "#whatif .headline", "3 of 3 pods would get no node")
+    wait_text(tab, "#whatif .headline", "3 of 3 pods would be unschedulable")
     wait_text(tab, "#whatif-answer td.wide", "Insufficient cpu")
     tab.reload()
     tab.wait_for_function("() => document.getElementById('workload').value.includes('900')")
@@ -153,12 +153,12 @@ def test_nodes_to_drain_are_picked_on_the_map_by_keyboard_alone(scheduler, visit
     tab.wait_for_function("() => location.search === '?drain=node-00000'")
     tab_to(tab, "whatif-try")
     tab.keyboard.press("Enter")
-    wait_text(tab, "#whatif .headline", "All 2 pods would get a node")
+    wait_text(tab, "#whatif .headline", "All 2 pods would be scheduled")
     assert sorted(tab.locator("#whatif-answer td.name").all_inner_texts()) == ["shop/api", "shop/web"]
     scheduler.put([pod("bare", node="node-00000")], POD)
     tab_to(tab, "whatif-try")
     tab.keyboard.press("Enter")
-    wait_text(tab, "#whatif .headline", "1 pod may not leave")
+    wait_text(tab, "#whatif .headline", "1 pod cannot be evicted")
     wait_text(tab, "#whatif-answer td.wide", "refused: no controller would create it again")
     tab.reload()
     wait_text(tab, "#drained", "node-00000")
@@ -184,7 +184,7 @@ def test_nodes_are_added_by_keyboard_alone(scheduler, visit, width):
     tab.wait_for_function("() => location.search.includes('add=node-00007:10')")
     tab_to(tab, "whatif-try")
     tab.keyboard.press("Enter")
-    wait_text(tab, "#whatif-answer", "of 10 nodes more would be used")
+    wait_text(tab, "#whatif-answer", "of 10 added nodes would be used")
     wait_text(tab, "#whatif-answer td.wide", "0/70 nodes are available")
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     tab.reload()
@@ -200,7 +200,7 @@ def test_nodes_are_added_by_keyboard_alone(scheduler, visit, width):
         ("", "There is nothing to try"),
         ("a: [", "not YAML"),
         ("kind: Pod\nmetadata:\n\tname: web", "line 3 is indented with a tab, write spaces"),
-        ("apiVersion: v1\nkind: Service\nmetadata: {name: web}", "No pods are made of this text"),
+        ("apiVersion: v1\nkind: Service\nmetadata: {name: web}", "This text creates no pods"),
         (WORKLOAD.replace("apiVersion: apps/v1", ""), "it has no apiVersion"),
         ("kind: Pod\nmetadata: {name: <script>}\nspec: 7", "spec"),
         ("7", "Document 1 is not an object of Kubernetes"),
@@ -244,7 +244,7 @@ def test_decisions_show_their_scores(scheduler, visit):
 
     dialog = found.tab.get_by_role("dialog")
     wait_text(found.tab, "#detail", "NodeResourcesFit")
-    wait_text(found.tab, "#detail .headline", "On node-")
+    wait_text(found.tab, "#detail .headline", "Bound to node-")
     assert "pools/ssd" in dialog.inner_text()
     found.tab.keyboard.press("Escape")
     assert not dialog.is_visible()
@@ -254,9 +254,9 @@ def test_a_pod_that_waits_says_first_what_is_missing_and_what_would_have_to_chan
     scheduler.put([pod("huge", cpu="900")], POD)
     tab = visit(f"{scheduler.url}?pod=shop/huge").tab
 
-    wait_text(tab, "#detail .headline", "Fits on none of 60 nodes: Insufficient cpu")
+    wait_text(tab, "#detail .headline", "0/60 nodes are available: Insufficient cpu")
     heads = tab.locator("#detail h3").all_inner_texts()
-    assert heads == ["What would have to change", "Filters", "Decided before"]
+    assert heads == ["What would have to change", "Filters", "Earlier decisions"]
     assert "it would have to request at most" in tab.locator("#detail .card").first.inner_text()
     lefts = tab.locator("#detail .funnel .left").all_inner_texts()
     assert lefts == ["60 nodes left", "58 nodes left", "57 nodes left", "0 nodes left"]  # two are cordoned, one is tainted
@@ -321,7 +321,7 @@ def put_gangs(scheduler):
 @pytest.mark.parametrize("width", [1360, 390])
 def test_groups_say_what_they_wait_for_and_where_they_are(scheduler, visit, width):
     tab = visit(scheduler.url, viewport={"width": width, "height": 844}).tab
-    wait_text(tab, "#pending", "No pod waits.")
+    wait_text(tab, "#pending", "No pending pods.")
     assert not tab.locator("#groups").is_visible()
     put_gangs(scheduler)
     wait_text(tab, "#groups-title", "Groups · 2")
@@ -555,12 +555,12 @@ def test_the_whole_page_is_used_by_keyboard(scheduler, visit):
     tab_to(tab, "shop/old")
     tab.keyboard.press("Enter")
     wait_text(tab, "#detail-title", "shop/old")
-    wait_text(tab, "#detail", "On node-00000")
+    wait_text(tab, "#detail", "Bound to node-00000")
     tab_to(tab, "Colour the map by its scores")
     tab.keyboard.press("Escape")
     assert held(tab) == "map"
 
-    for section, button, opened in (("#decisions", "shop/web", "Decided before"), ("#pending", "shop/huge", "Fits on none of 60 nodes")):
+    for section, button, opened in (("#decisions", "shop/web", "Earlier decisions"), ("#pending", "shop/huge", "0/60 nodes are available")):
         if section == "#pending":
             tab_to(tab, "1")  # the group of pods that wait
             tab.keyboard.press("Enter")
@@ -632,7 +632,7 @@ def test_a_page_above_the_limit_is_reported_and_waits(scheduler, chromium):
     others = [scheduler.ask(lambda page: page.page.feed.join("cpu")) for _ in range(MAX_WATCHERS)]
     tab = chromium.new_page()
     tab.goto(scheduler.url)
-    wait_text(tab, "#trouble", f"{MAX_WATCHERS} pages are open already")
+    wait_text(tab, "#trouble", f"{MAX_WATCHERS} pages are already open")
     scheduler.ask(lambda page: [page.page.feed.leave(other) for other in others])
     wait_text(tab, "#live", "live")
     assert not tab.is_visible("#trouble")
@@ -659,7 +659,7 @@ def test_an_edit_that_is_refused_shows_with_its_place(scheduler, policies, visit
 
     wait_text(found.tab, "#policies", "kept")
     wait_text(found.tab, "#policies", "pools.policy:2:25 P302")
-    wait_text(found.tab, "#reloads", "The former version stays in force.")
+    wait_text(found.tab, "#reloads", "The former version stays active.")
 
 
 def test_nothing_that_others_have_written_is_run(scheduler, policies, visit):
@@ -713,7 +713,7 @@ def test_a_page_whose_scheduler_has_gone_is_reported_and_comes_back_by_itself(sc
     found = visit(scheduler.url)
     wait_text(found.tab, "#live", "live")
     scheduler.ask(lambda page: [page.page.feed.leave(watcher) for watcher in list(page.page.feed._watchers)])
-    wait_text(found.tab, "#live", "no news since")
+    wait_text(found.tab, "#live", "no data since")
     wait_text(found.tab, "#live", "live")
     found.expected = "Failed to load resource"  # the connection that was cut
 

@@ -90,6 +90,7 @@ def test_a_question_can_be_cancelled_and_another_replaces_it(scheduler, visit):
     assert not tab.is_visible("#whatif-cancel")
     tab.click("#whatif-try")
     tab.wait_for_selector("#whatif-cancel")
+    eventually(lambda: tab.evaluate("1") and len(asked) == 1)
     tab.focus("#whatif-cancel")
     tab.keyboard.press("Enter")
     assert tab.inner_text("#whatif-answer") == ""
@@ -98,7 +99,7 @@ def test_a_question_can_be_cancelled_and_another_replaces_it(scheduler, visit):
     tab.click("#whatif-try")
     eventually(lambda: tab.evaluate("1") and len(asked) == 2)
     tab.click("#whatif-try")
-    wait_text(tab, "#whatif .headline", "All 3 pods would get a node")
+    wait_text(tab, "#whatif .headline", "All 3 pods would be scheduled")
     eventually(lambda: tab.evaluate("1") and len(ended) == 2)
     assert not tab.is_visible("#whatif-cancel")
 
@@ -115,19 +116,19 @@ def test_a_dialog_that_is_closed_ends_its_question(scheduler, visit):
 def test_what_is_shown_of_one_object_is_never_under_the_name_of_another(scheduler, visit):
     scheduler.put([pod("web")], POD)
     tab = visit(f"{scheduler.url}?pod=shop/web").tab
-    wait_text(tab, "#detail .headline", "On node-")
+    wait_text(tab, "#detail .headline", "Bound to node-")
     held_back(tab, "**/ui/nodes/**")
     tab.locator("#detail .scores button").first.click()
     tab.wait_for_function("() => document.getElementById('detail-title').innerText.startsWith('node-')")
     assert tab.inner_text("#detail-body") == ""
-    assert tab.inner_text("#detail-time") == "asking …"
+    assert tab.inner_text("#detail-time") == "loading …"
 
 
 def test_a_key_on_an_answer_is_not_lost_when_the_same_is_asked_again(scheduler, visit):
     """Opened again, the dialog shows no former answer; asked again, it keeps the answer and the keyboard on it."""
     scheduler.put([pod("web")], POD)
     tab = visit(f"{scheduler.url}?pod=shop/web").tab
-    wait_text(tab, "#detail .headline", "On node-")
+    wait_text(tab, "#detail .headline", "Bound to node-")
     tab.keyboard.press("Escape")
     wait_text(tab, "#decisions", "shop/web")
     waiting = []
@@ -136,7 +137,7 @@ def test_a_key_on_an_answer_is_not_lost_when_the_same_is_asked_again(scheduler, 
     eventually(lambda: tab.evaluate("1") and waiting)
     assert tab.inner_text("#detail-body") == ""
     waiting.pop().continue_()
-    wait_text(tab, "#detail .headline", "On node-")
+    wait_text(tab, "#detail .headline", "Bound to node-")
 
     tab.click("#detail-again")
     eventually(lambda: tab.evaluate("1") and waiting)
@@ -156,7 +157,7 @@ def test_a_text_that_is_far_too_long_is_not_pasted(scheduler, visit):
       return document.getElementById("workload").dispatchEvent(event); }"""
     assert tab.evaluate(paste, 1000)
     assert not tab.evaluate(paste, 3_000_000)
-    wait_text(tab, "#whatif .headline", "The text has 3,000,000 letters, and 262,144 are the most here")
+    wait_text(tab, "#whatif .headline", "The text has 3,000,000 characters; the limit is 262,144")
     assert tab.input_value("#workload") == "kind: Pod"
 
 
@@ -194,17 +195,21 @@ def test_the_address_changes_once_after_typing(scheduler, visit):
 
 def test_a_process_on_standby_says_who_leads(scheduler, visit):
     tab = visit(scheduler.url).tab
-    wait_text(tab, "#role", "leads")
+    wait_text(tab, "#role", "leader")
     assert not tab.is_visible("#notice")
     scheduler.ask(lambda page: (setattr(page.standing, "leads", False), setattr(page.standing, "leader", "other-machine_42")))
-    wait_text(tab, "#notice", "This process (this-machine_4711) is on standby: it schedules nothing while other-machine_42 leads.")
+    wait_text(
+        tab,
+        "#notice",
+        "This process (this-machine_4711) is on standby and schedules nothing: the leader is other-machine_42.",
+    )
     scheduler.ask(lambda page: setattr(page.standing, "leads", True))
     tab.wait_for_function("() => !document.getElementById('notice').checkVisibility()")
 
 
 def test_a_scheduler_of_another_version_asks_for_a_reload(scheduler, visit, monkeypatch):
     tab = visit(scheduler.url).tab
-    wait_text(tab, "#role", "leads")
+    wait_text(tab, "#role", "leader")
     monkeypatch.setattr("wharfinger.__version__", "99.0")
     wait_text(tab, "#notice", "The scheduler is now version 99.0")
     tab.reload()
@@ -216,7 +221,7 @@ def test_news_that_stop_are_named_and_go_on_by_themselves(scheduler, visit):
     found = visit(scheduler.url)
     wait_text(found.tab, "#live", "live")
     scheduler.ask(lambda page: [page.page.feed.leave(watcher) for watcher in list(page.page.feed._watchers)])
-    wait_text(found.tab, "#notice", "what is shown is from then")
+    wait_text(found.tab, "#notice", "the page shows the state of that time")
     wait_text(found.tab, "#live", "live")
     assert not found.tab.is_visible("#notice")
     found.expected = "Failed to load resource"  # the connection that was cut
@@ -236,7 +241,7 @@ def test_a_connection_on_which_nothing_comes_is_made_again(scheduler, visit):
     scheduler.ask(swallow)
     scheduler.put(nodes(61)[60:], NODE)
     tab.clock.fast_forward(15_000)
-    wait_text(tab, "#live", "no news since")
+    wait_text(tab, "#live", "no data since")
     tab.clock.fast_forward(15_000)
     wait_text(tab, "#cluster-title", "61 nodes")
     wait_text(tab, "#live", "live")
@@ -251,7 +256,7 @@ def test_the_page_of_a_proxy_is_not_shown_as_the_reason(scheduler, visit):
     assert "nginx" not in found.tab.inner_text("#trouble")
     found.tab.unroute("**/ui/events*")
     found.tab.route("**/ui/events*", lambda route: route.abort())
-    wait_text(found.tab, "#trouble", "The scheduler cannot be reached. It is asked again.")
+    wait_text(found.tab, "#trouble", "The scheduler cannot be reached. The page tries again.")
     found.tab.unroute("**/ui/events*")
     wait_text(found.tab, "#live", "live")
     assert not found.tab.is_visible("#trouble")
@@ -262,7 +267,7 @@ def test_a_scheduler_that_begins_again_shows_nothing_of_what_was_before(schedule
     tab = visit(scheduler.url).tab
     wait_text(tab, "#pending", "Insufficient cpu")
     daemon = scheduler.ask(lambda page: (page.standing, setattr(page.page.page_content._health, "daemon", None))[0])
-    wait_text(tab, "#role", "no API server yet")
+    wait_text(tab, "#role", "waiting for the API server")
     wait_text(tab, "#trouble", "the API server has not answered yet")
     wait_text(tab, "#pending", "The API server has not answered yet.")
     shown = {part: tab.inner_text(f"#{part}") for part in ("cluster-title", "counts", "resources", "legend", "pending-title")}
@@ -388,3 +393,46 @@ def test_a_map_that_is_too_large_for_a_canvas_is_drawn_coarser(visit):
         assert is_drawn
         assert max(width, height) < 2**15
         assert width * height <= 2**24
+
+
+@pytest.mark.parametrize(("width", "least"), [(1360, 100), (768, 100), (390, 70)])
+def test_the_names_of_a_what_if_answer_are_not_squeezed(scheduler, visit, width, least):
+    scheduler.put([pod(f"web-without-controller-{number}", node="node-00000") for number in range(3)], POD)
+    tab = visit(f"{scheduler.url}?drain=node-00000", viewport={"width": width, "height": 844}).tab
+    tab.click("#whatif-try")
+    wait_text(tab, "#whatif .headline", "3 pods cannot be evicted")
+    widths = tab.locator("#whatif td.name, #whatif td.from").evaluate_all("all => all.map((cell) => cell.clientWidth)")
+    assert len(widths) == 6
+    assert min(widths) >= least
+
+
+@pytest.mark.parametrize(
+    "query", ["?coloring=", "?coloring=&find=&namespace=&result=&policy=&drain=&add=&pod=&node=&for=&group=&workload="]
+)
+def test_an_empty_value_in_the_address_is_the_usual_one(scheduler, visit, query):
+    tab = visit(f"{scheduler.url}{query}").tab
+    wait_text(tab, "#cluster-title", "60 nodes")
+    assert tab.input_value("#coloring") == "cpu"
+    assert not tab.is_visible("#trouble")
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("?result=foo", "result=foo: expected one of scheduled, unschedulable, error"),
+        (f"?namespace={'n' * 700}", "namespace: expected at most 600 characters"),
+        (f"?coloring=pod:{'x' * 700}", "coloring: expected at most 600 characters"),
+    ],
+)
+def test_a_choice_that_the_scheduler_refuses_is_told_and_can_be_changed(scheduler, chromium, query, sentence):
+    tab = chromium.new_page()
+    tab.goto(f"{scheduler.url}{query}")
+    wait_text(tab, "#trouble", sentence)
+    if not query.startswith("?coloring"):  # of colourings, none is known yet
+        tab.select_option(f"#{query[1:].split('=')[0]}", "")
+    else:
+        tab.goto(scheduler.url)
+    wait_text(tab, "#cluster-title", "60 nodes")
+    wait_text(tab, "#live", "live")
+    assert not tab.is_visible("#trouble")
+    tab.close()

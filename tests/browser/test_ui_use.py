@@ -89,7 +89,7 @@ def test_a_panel_that_waits_for_a_selection_says_so(scheduler, visit):
     wait_text(tab, "#decisions", "shop/web")
     tab.evaluate("getSelection().selectAllChildren(document.querySelector('#decisions td.name'))")
     scheduler.put([pod("api")], POD)
-    tab.wait_for_function(SAYS, arg="not renewed while text in it is selected")
+    tab.wait_for_function(SAYS, arg="paused while text in it is selected")
     assert tab.locator("[data-held]").count() == 1
     tab.evaluate("getSelection().removeAllRanges()")
     wait_text(tab, "#decisions", "shop/api")
@@ -112,7 +112,7 @@ def test_a_node_can_be_drained_from_its_dialog(scheduler, visit):
     wait_text(tab, "#detail .verdict", "Ready")
     tab_to(tab, "What if it is drained?")
     tab.keyboard.press("Enter")
-    wait_text(tab, "#whatif .headline", "The pod would get a node")
+    wait_text(tab, "#whatif .headline", "The pod would be scheduled")
     assert not tab.evaluate("document.getElementById('detail').open")
     assert tab.inner_text("#drained") == "node-00000 ×"
     assert held(tab) == "whatif-try"
@@ -219,14 +219,14 @@ def test_an_answer_is_marked_when_its_question_has_changed(scheduler, visit):
     scheduler.put([controlled("web", "node-00000")], POD)
     tab = visit(f"{scheduler.url}?drain=node-00000").tab
     tab.click("#whatif-try")
-    wait_text(tab, "#whatif .headline", "The pod would get a node")
+    wait_text(tab, "#whatif .headline", "The pod would be scheduled")
     assert tab.inner_text("#whatif-changed") == ""
     tab.fill("#workload", "kind: Pod")
-    wait_text(tab, "#whatif-changed", "before it was changed")
+    wait_text(tab, "#whatif-changed", "was changed after this answer")
     tab.fill("#workload", "")
     tab.wait_for_function("() => !document.getElementById('whatif-changed').textContent")
     tab.get_by_role("button", name="do not drain node-00000").click()
-    wait_text(tab, "#whatif-changed", "before it was changed")
+    wait_text(tab, "#whatif-changed", "was changed after this answer")
     tab.click("#whatif-clear")
     assert tab.inner_text("#whatif-changed") == tab.inner_text("#whatif-answer") == ""
 

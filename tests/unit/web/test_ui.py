@@ -391,17 +391,17 @@ def test_the_number_of_open_pages_is_limited():
         async with feeding_from(PageContent()) as feed:
             for _ in range(feeding.MAX_WATCHERS):
                 feed.join("cpu")
-            with pytest.raises(TooMany, match="64 pages are open already"):
+            with pytest.raises(TooMany, match="64 pages are already open"):
                 feed.join("cpu")
         async with feeding_from(PageContent()) as feed:
             for number in range(feeding.MAX_QUERIES):
                 feed.join("cpu", PodQuery(namespace=str(number)))
-            with pytest.raises(TooMany, match="pods of 6 different questions"):
+            with pytest.raises(TooMany, match="6 different filters"):
                 feed.join("cpu", PodQuery(namespace="more"))
         async with feeding_from(PageContent()) as feed:
             for number in range(feeding.MAX_CHANNELS):
                 feed.join(f"pod:default/{number}")
-            with pytest.raises(TooMany, match="6 different things"):
+            with pytest.raises(TooMany, match="6 different colourings"):
                 feed.join("pod:default/more")
 
     asyncio.run(look())

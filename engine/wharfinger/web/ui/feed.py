@@ -144,10 +144,10 @@ class Feed:
     def join(self, coloring: str, query: PodQuery = ALL) -> Watcher:
         """A new watcher of the nodes in a colouring and of some pods; TooMany if too many pages are open or show too many values."""
         if self._closed or len(self._watchers) >= MAX_WATCHERS:
-            raise TooMany(f"{len(self._watchers)} pages are open already, and no more can be")
+            raise TooMany(f"{len(self._watchers)} pages are already open, which is the limit")
         queries = self._queries | {query}
         if len(queries) > MAX_QUERIES:
-            raise TooMany(f"open pages show the pods of {len(self._queries)} different questions already, and no more can be")
+            raise TooMany(f"open pages already use {len(self._queries)} different filters, which is the limit")
         watcher = Watcher(self._channel(coloring), query, self._parts.__getitem__)
         self._watchers.append(watcher)
         for named in self._parts:
@@ -168,7 +168,7 @@ class Feed:
         channel = self._channels.get(coloring)
         if channel is None:
             if len(self._channels) >= MAX_CHANNELS:
-                raise TooMany(f"open pages look at {len(self._channels)} different things already, and no more can be")
+                raise TooMany(f"open pages already use {len(self._channels)} different colourings, which is the limit")
             channel = Channel(coloring)
             if not any(True for _ in self._page_content.precompute(coloring)):
                 channel.update(self._page_content)

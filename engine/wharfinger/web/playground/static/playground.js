@@ -152,7 +152,7 @@ function difference({ difference: found, explanation: { node } }) {
 async function showNode(name) {
   const dialog = byId("detail"), body = byId("detail-body");
   byId("detail-title").textContent = name;
-  body.replaceChildren(quiet("asking …"));
+  body.replaceChildren(quiet("loading …"));
   if (!dialog.open) dialog.showModal();
   byId("detail-title").focus();
   const pod = own() ? "" : chosenPod();

@@ -13,7 +13,7 @@ export class Address {
 
   get view() {
     const asked = new URLSearchParams(location.search);
-    return Object.fromEntries(Object.entries(USUAL).map(([name, usual]) => [name, asked.get(name) ?? usual]));
+    return Object.fromEntries(Object.entries(USUAL).map(([name, usual]) => [name, asked.get(name) || usual]));
   }
 
   // Another view, with an entry in the history of the browser.

@@ -39,7 +39,7 @@ export class Detail {
     if (body.dataset.about !== key) body.replaceChildren();
     body.dataset.about = key;
     head.textContent = shown(title);
-    byId("detail-time").textContent = "asking …";
+    byId("detail-time").textContent = "loading …";
     if (!this.dialog.open) {
       this.from = this.opener = document.activeElement;
       this.dialog.showModal();

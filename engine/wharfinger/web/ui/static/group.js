@@ -8,14 +8,14 @@ const TONES = { placed: "good", "has a place": "good", "placed in part": "good",
 export function group({ reply, showNode, showPod, colour }) {
   return [verdict(TONES[reply.state] ?? "bad", reply.state, reply.message), make("ul", { class: "sentences quiet" }, reply.terms.map((text) => make("li", {}, text))),
     make("p", { class: "actions" }, make("button", { type: "button", onclick: colour }, "Show it on the map")),
-    ...(reply.domains.length ? [part("What each domain takes", domains(reply.domains), reply.omitted ? quiet(`and ${count(reply.omitted)} more`) : "")] : []),
+    ...(reply.domains.length ? [part("Members that fit in each domain", domains(reply.domains), reply.omitted ? quiet(`and ${count(reply.omitted)} more`) : "")] : []),
     part(`Members · ${count(reply.members.length)}`, members(reply.members, showNode, showPod))];
 }
 
 function domains(all) {
   const rows = all.map(({ key, value, fits, wanted, reasons }) => make("tr", {}, make("td", {}, value || "the cluster", key ? make("div", { class: "quiet" }, key) : null), make("td", { class: "number" }, `${count(fits)} of ${count(wanted)}`),
     make("td", { class: "wide" }, Object.keys(reasons).length ? sentences(Object.entries(reasons).map(([reason, amount]) => `${count(amount)} × ${reason}`)) : "")));
-  return table(["domain", "#takes", "what stops the rest"], rows, "What each domain takes");
+  return table(["domain", "#fit", "why not more"], rows, "Members that fit in each domain");
 }
 
 function members(all, showNode, showPod) {

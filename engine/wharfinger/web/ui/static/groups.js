@@ -17,7 +17,7 @@ export function groups(reply, now, chosen, { showGroup, colour }) {
     cell([...where(group), make("button", { class: "link", type: "button", "data-key": `map of ${group.group}`, "aria-label": `show ${group.group} on the map`, onclick: () => colour(group.group) }, "on the map")], "wide"),
     cell(group.since === null ? "" : since(now - group.since), "number")));
   const omitted = () => (reply.omitted ? [make("p", { class: "quiet" }, `and ${count(reply.omitted)} more groups`)] : []);
-  renew(section.querySelector(".body"), () => [reply.total ? table(["group", "state", "#placed", "where, or what it waits for", "#waits"], build(), "Groups") : make("p", { class: "quiet" }, "No group is of this choice."), ...omitted()]);
+  renew(section.querySelector(".body"), () => [reply.total ? table(["group", "state", "#placed", "domain or reason", "#pending for"], build(), "Groups") : make("p", { class: "quiet" }, "No groups match the filters."), ...omitted()]);
 }
 
 function where({ message, domains, nodes }) {

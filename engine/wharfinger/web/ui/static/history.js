@@ -21,7 +21,7 @@ function curves(points, series, top) {
 function figure(title, points, series, write, most) {
   const known = series.map(({ values }) => values.filter((value) => value !== null)), top = most ?? Math.max(1e-9, ...known.flat());
   const now = series.map(({ name, values }, index) => make("span", { class: `key c${index}` }, `${name ? `${name} ` : ""}${values.at(-1) === null ? "none" : write(values.at(-1))}`));
-  const peak = known.flat().length ? `most ${write(Math.max(...known.flat()))}` : "";
+  const peak = known.flat().length ? `max ${write(Math.max(...known.flat()))}` : "";
   return make("figure", {}, make("figcaption", {}, make("span", { class: "quiet" }, title), now), curves(points, series.map(({ values }) => values), top),
     make("div", { class: "axis quiet" }, make("span", {}, points[0].at > points.at(-1).at - 0.9 * HOUR ? `since ${clock(points[0].at).slice(0, 5)}` : "1 h ago"), make("span", {}, peak)));
 }
@@ -33,7 +33,7 @@ export function history(points) {
   const of = (read) => points.map(read), resources = Object.entries(points.at(-1).used).slice(0, MOST_RESOURCES).map(([name]) => name);
   return byId("history").replaceChildren(
     figure("Decisions per second", points, [{ values: of(({ rate }) => rate) }], (rate) => number(Math.round(100 * rate) / 100)),
-    figure("Decision", points, [{ name: "P50", values: of(({ p50 }) => p50) }, { name: "P99", values: of(({ p99 }) => p99) }], (seconds) => milliseconds(1000 * seconds)),
+    figure("Decision latency", points, [{ name: "P50", values: of(({ p50 }) => p50) }, { name: "P99", values: of(({ p99 }) => p99) }], (seconds) => milliseconds(1000 * seconds)),
     figure("Pending", points, [{ values: of(({ pending }) => pending) }], count),
     figure("Requested", points, resources.map((name) => ({ name, values: of(({ used }) => used[name] ?? 0) })), share, 1));
 }

@@ -237,7 +237,7 @@ export class ClusterMap {
   described(node) {
     const flags = this.flags[node] ?? 0;
     const name = this.names[node], come = this.arrivals.get(name);
-    const more = [this.drained.has(name) && "to be drained", come && `${come} ${come === 1 ? "pod" : "pods"} would come`, flags & NOT_READY && "not ready", flags & CORDONED && "cordoned", flags & TAINTED && "tainted"].filter(Boolean);
+    const more = [this.drained.has(name) && "to be drained", come && `${come} ${come === 1 ? "pod" : "pods"} would be scheduled here`, flags & NOT_READY && "not ready", flags & CORDONED && "cordoned", flags & TAINTED && "tainted"].filter(Boolean);
     return [this.names[node], `${this.scale?.title ?? ""} ${this.text(node)}`, this.zoneNames[this.zones[node]], ...more].filter(Boolean).map(shown).join(" · ");
   }
 
@@ -255,7 +255,7 @@ export class ClusterMap {
 
   say() {
     const node = this.hovered >= 0 ? this.hovered : this.cursor;
-    const hint = this.order.length ? "Point at a node, or take the arrow keys." : "";
+    const hint = this.order.length ? "Point at a node, or use the arrow keys." : "";
     this.under(node >= 0 && this.scale ? this.described(node) : hint);
   }
 

@@ -19,12 +19,12 @@ export function node({ reply, forPod, showPod, drain }) {
 
 function headline({ conditions, unschedulable, taints, nPods, resources }) {
   const fullest = resources.filter(({ allocatable }) => allocatable > 0).map(({ name, requested, allocatable }) => [requested / allocatable, name]).sort((one, other) => other[0] - one[0])[0];
-  const held = `${count(nPods)} ${nPods === 1 ? "pod" : "pods"}${fullest ? `; fullest: ${fullest[1]}, ${Math.round(100 * fullest[0])} %` : ""}`;
+  const held = `${count(nPods)} ${nPods === 1 ? "pod" : "pods"}${fullest ? `; most requested: ${fullest[1]}, ${Math.round(100 * fullest[0])} %` : ""}`;
   const ready = conditions.Ready === undefined || conditions.Ready === "True";
   if (!ready) return verdict("bad", `Not ready: the condition Ready is ${conditions.Ready}`, held);
-  if (unschedulable) return verdict("warn", "Cordoned: takes no new pods", held);
+  if (unschedulable) return verdict("warn", "Cordoned: no new pods are scheduled here", held);
   const closed = taints.filter(({ effect }) => effect !== "PreferNoSchedule");
-  if (closed.length) return verdict("warn", `Takes only pods that tolerate ${closed.map(({ key }) => key).join(", ")}`, held);
+  if (closed.length) return verdict("warn", `Only for pods that tolerate ${closed.map(({ key }) => key).join(", ")}`, held);
   return verdict("good", "Ready", held);
 }
 
@@ -36,7 +36,7 @@ function aboutPod(reply, { name, found, trouble }, showPod) {
   const passed = report.verdicts.length - against.length;
   const why = against.map(({ rule, sentences: said, values }) => make("div", { class: "card" }, make("strong", {}, rule), sentences(said), values.length ? make("pre", { tabindex: "0" }, values.join("\n")) : null));
   return [verdict(against.length ? "bad" : "good", `For ${name}: ${title}`), make("p", { class: "actions" }, link(name, () => showPod(name))), ...remedies(found.remedies.filter(({ node: of }) => of === reply.name)),
-    ...(why.length ? [part("Against it", make("div", { class: "cards" }, why), passed ? quiet(`${count(passed)} ${passed === 1 ? "filter lets" : "filters let"} it pass`) : null)] : []),
+    ...(why.length ? [part("Filters that reject it", make("div", { class: "cards" }, why), passed ? quiet(`${count(passed)} ${passed === 1 ? "filter accepts" : "filters accept"} it`) : null)] : []),
     ...scores(report.totals.length ? [report, ...(best && best.node !== report.node ? [best] : [])] : [], "Scores beside the best node")];
 }
 

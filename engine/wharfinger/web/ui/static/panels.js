@@ -4,7 +4,7 @@ import { renew } from "./content.js";
 import { amount, byId, clock, count, make, meter, milliseconds, number, share, since, table, when } from "./dom.js";
 import { notice } from "./notice.js";
 
-const STATES = { active: "good", shadow: "", kept: "warn", refused: "bad", off: "" };
+const STATES = { active: "good", shadow: "", kept: "bad", refused: "bad", suspended: "bad", off: "" };
 const RELOADS = { accepted: "good", refused: "bad", removed: "warn", warned: "warn", lost: "bad", "read again": "good" };
 const RESULTS = { scheduled: "good", unschedulable: "warn", error: "bad" };
 
@@ -16,7 +16,7 @@ const cell = (content, name) => make("td", { class: name }, content ?? "");
 export function summary(reply) {
   byId("version").textContent = reply.version;
   const role = byId("role");
-  role.textContent = !reply.connected ? "no API server yet" : reply.trouble ? "API server away" : reply.leads ? "leads" : "standby";
+  role.textContent = !reply.connected ? "waiting for the API server" : reply.trouble ? "API server unreachable" : reply.leads ? "leader" : "standby";
   role.className = `badge ${reply.trouble ? "bad" : reply.connected && reply.leads ? "good" : "warn"}`;
   role.title = reply.trouble ?? reply.identity ?? "";
   health.server = reply.connected ? [reply.trouble ? ["API server", "bad", reply.trouble] : ["API server", "good", `answered ${reply.silence} s ago`],
@@ -48,7 +48,8 @@ function healthy() {
   const few = metrics.length <= MOST_METRICS, more = ill.length - MOST_METRICS;
   const shown = few ? metrics : [...ill.slice(0, MOST_METRICS), ...(more > 0 ? [[`${count(more)} more metrics`, "bad", "the policies below say why"]] : []),
     ...(well.length ? [[well.length === 1 ? "1 metric" : `${count(well.length)} metrics`, "good", `fresh: ${well.map(([name]) => name).join(", ")}`]] : [])];
-  renew(byId("health"), () => [...server, ...shown].map(([name, tone, why]) => make("li", { class: `badge ${tone}`, title: why }, name, make("span", { class: tone === "good" ? "unseen" : "" }, `: ${why}`))));
+  const all = [...server, ...shown], isWell = ([, tone]) => tone === "good";
+  renew(byId("health"), () => [...all.filter((each) => !isWell(each)), ...all.filter(isWell)].map(([name, tone, why]) => make("li", { class: `badge ${tone}`, title: why }, name, make("span", { class: tone === "good" ? "unseen" : "" }, `: ${why}`))));
 }
 
 // The scripts of a page stay those that it was opened with.
@@ -56,14 +57,14 @@ let openedWith = null;
 
 function noticed({ version, connected, leads, leader, identity }) {
   openedWith ??= version;
-  notice("standby", connected && !leads ? `This process (${identity}) is on standby: it schedules nothing${leader ? ` while ${leader} leads. The page of that process shows what is decided.` : " until it is elected."}` : "");
+  notice("standby", connected && !leads ? `This process (${identity}) is on standby and schedules nothing${leader ? `: the leader is ${leader}. Its page shows the decisions.` : " until it is elected."}` : "");
   notice("version", version === openedWith ? "" : `The scheduler is now version ${version}, and this page is of version ${openedWith}. Reload it.`);
 }
 
 function metricsOf(policies) {
   return policies.flatMap((policy) => policy.metrics.map(({ name, fresh, suspendedSince, failure, said }) => {
     const tone = suspendedSince ? "bad" : fresh === null || failure ? "warn" : "good";
-    return [`${policy.name}/${name}`, tone, said.replace(`metric \`${name}\` `, "")];
+    return [`${policy.name}/${name}`, tone, said.replace(`metric \`${name}\` `, "").replace(/^is /, "")];
   }));
 }
 
@@ -73,7 +74,7 @@ const opened = new Set();
 export function pending(reply, now, chosen, { showPod, choose }) {
   byId("pending-title").textContent = reply.total ? `Pending pods · ${count(reply.total)}` : "Pending pods";
   const build = () => reply.groups.map((group) => {
-    const why = group.missing || ({ active: "ready, waiting for their turn", gated: "held back by gates", "in flight": "being placed", backoff: "waiting for their next try" }[group.queue] ?? group.queue);
+    const why = group.missing || ({ active: "ready to be scheduled", gated: "held by scheduling gates", "in flight": "being scheduled", backoff: "in backoff until the next attempt" }[group.queue] ?? group.queue);
     const key = `${group.profile} ${group.queue} ${why}`;
     const rows = group.pods.map((pod) => make("tr", {}, cell(make("button", { class: "link", type: "button", "data-key": `pending ${pod.pod}`, onclick: () => showPod(pod.pod) }, pod.pod)),
       cell(count(pod.attempts), "number"), cell(number(pod.priority), "number"), cell(since(now - pod.since), "number")));
@@ -84,10 +85,10 @@ export function pending(reply, now, chosen, { showPod, choose }) {
       group.rejectors.length ? make("p", { class: "said" }, `rejected by ${group.rejectors.join(", ")}`) : null,
       group.namespaces.length > 1 ? make("p", { class: "said" }, "in ", group.namespaces.flatMap(({ namespace, count: some }, index) => [index ? ", " : "",
         make("button", { class: "link", type: "button", "data-key": `${key} in ${namespace}`, "aria-label": `only namespace ${namespace}`, onclick: () => choose({ namespace }) }, namespace), ` ${count(some)}`]), group.moreNamespaces ? ` and ${count(group.moreNamespaces)} more` : null) : null,
-      make("table", {}, make("thead", {}, make("tr", {}, ["pod", "tries", "priority", "waits"].map((head, index) => make("th", { scope: "col", class: index ? "number" : undefined }, head)))), make("tbody", {}, rows)));
+      make("table", {}, make("thead", {}, make("tr", {}, ["pod", "attempts", "priority", "pending for"].map((head, index) => make("th", { scope: "col", class: index ? "number" : undefined }, head)))), make("tbody", {}, rows)));
   });
   const omitted = () => (reply.omitted ? [nothing(`and ${count(reply.omitted)} more groups`)] : []);
-  renew(body("pending"), () => (reply.groups.length ? make("div", { class: "scroll", role: "group", "aria-label": "Pending pods by what is missing", "data-key": "pending" }, build(), omitted()) : nothing(chosen ? "No pod of this choice waits." : "No pod waits.")));
+  renew(body("pending"), () => (reply.groups.length ? make("div", { class: "scroll", role: "group", "aria-label": "Pending pods by reason", "data-key": "pending" }, build(), omitted()) : nothing(chosen ? "No pending pods match the filters." : "No pending pods.")));
 }
 
 export function decisions({ latest }, chosen, showPod, showNode) {
@@ -96,7 +97,7 @@ export function decisions({ latest }, chosen, showPod, showNode) {
     cell(badge(found.result, RESULTS[found.result])),
     cell(found.node === null ? make("div", { class: "clamp", title: found.message }, found.message) : make("button", { class: "link", type: "button", "data-key": `node of ${found.uid} ${found.attempts}`, onclick: () => showNode(found.node) }, found.node), "wide"),
     cell(`${count(found.feasible)} of ${count(found.nodes)}`, "number"), cell(found.milliseconds.decide === undefined ? "" : milliseconds(found.milliseconds.decide), "number")));
-  renew(body("decisions"), () => (latest.length ? table(["time", "pod", "result", "node, or why not", "#feasible", "#decided in"], rows(), "Recent decisions") : nothing(chosen ? "No recent decision is of this choice." : "No pod has been tried yet.")));
+  renew(body("decisions"), () => (latest.length ? table(["time", "pod", "result", "node or reason", "#feasible", "#duration"], rows(), "Recent decisions") : nothing(chosen ? "No recent decisions match the filters." : "No decisions yet.")));
 }
 
 function findings(policy) {
@@ -108,24 +109,34 @@ function findings(policy) {
   return found;
 }
 
+const shadowed = ({ agreed, disagreed, errors }) => `${count(disagreed)} of ${count(agreed + disagreed)} decisions would have been different${errors ? `; ${count(errors)} failed with an error` : ""}`;
+
+// Every state but "active" with its number, in the order of the list.
+function states(all) {
+  const amounts = new Map();
+  for (const { state } of all) if (state !== "active") amounts.set(state, (amounts.get(state) ?? 0) + 1);
+  return [`Policies · ${count(all.length)}`, [...amounts].map(([state, amount]) => `${count(amount)} ${state}`).join(", ")].filter(Boolean).join(": ");
+}
+
 export function policies({ policies: all, sources, shadows }) {
+  byId("policies-title").textContent = all.length ? states(all) : "Policies";
   health.metrics = metricsOf(all);
   healthy();
   const compared = new Map(shadows.map((report) => [report.policy, report]));
   const rows = () => all.map((policy) => {
     const report = policy.state === "shadow" ? compared.get(policy.name) : undefined;
-    const aside = report ? make("p", { class: "said" }, `would have decided otherwise in ${count(report.disagreed)} of ${count(report.agreed + report.disagreed)} decisions`) : null;
+    const aside = report ? make("p", { class: "said" }, shadowed(report)) : null;
     return make("tr", {}, cell([make("strong", {}, policy.name ?? "?"), make("div", { class: "quiet" }, policy.authority, " · ", policy.source, " · ", policy.key), aside, ...findings(policy)].filter(Boolean), "wide"), cell(badge(policy.state, STATES[policy.state])),
       cell((policy.revision ?? "").slice(0, 8), "id"), cell(policy.activeSince ? when(Date.parse(policy.activeSince) / 1000) : "", "time"));
   });
   const troubles = () => sources.filter((source) => source.lost || source.notes.length).map((source) => make("p", {}, badge(source.lost ? "lost" : "note", source.lost ? "bad" : "warn"), ` ${source.name}: ${source.lost || source.notes.join("; ")}`));
-  renew(body("policies"), () => [...troubles(), all.length ? table(["policy", "state", "revision", "since"], rows(), "Policies") : nothing("No policy: pods go where kube-scheduler would put them.")]);
+  renew(body("policies"), () => [...troubles(), all.length ? table(["policy", "state", "revision", "since"], rows(), "Policies") : nothing("No policies: pods are scheduled as by kube-scheduler.")]);
 }
 
 export function reloads(all) {
   const items = () => all.map((each) => make("li", {},
     make("div", { class: "line" }, badge(each.what, RELOADS[each.what]), make("strong", {}, each.policy || each.source), make("span", { class: "quiet" }, each.policy ? each.key : ""),
       make("span", { class: "id" }, each.revision.slice(0, 8)), make("time", {}, when(each.at))),
-    each.kept ? make("p", { class: "said" }, "The former version stays in force.") : null, each.report ? make("pre", { tabindex: "0", "data-key": `report ${each.at} ${each.key}` }, each.report.trimEnd()) : null));
-  renew(body("reloads"), () => (all.length ? make("ol", { class: "scroll plain", "aria-label": "Reloads of policies", "data-key": "reloads" }, items()) : nothing("Nothing was loaded yet.")));
+    each.kept ? make("p", { class: "said" }, "The former version stays active.") : null, each.report ? make("pre", { tabindex: "0", "data-key": `report ${each.at} ${each.key}` }, each.report.trimEnd()) : null));
+  renew(body("reloads"), () => (all.length ? make("ol", { class: "scroll plain", "aria-label": "Reloads of policies", "data-key": "reloads" }, items()) : nothing("No policies have been loaded.")));
 }

@@ -5,7 +5,7 @@ import { funnel, link, part, quiet, remedies, scores, verdict } from "./verdict.
 
 export function pod({ reply, past, trouble, showNode, colour }) {
   const earlier = past.map((found, index) => decided(found, showNode, !reply && index === 0));
-  const before = earlier.length ? [part("Decided before", ...earlier)] : [];
+  const before = earlier.length ? [part("Earlier decisions", ...earlier)] : [];
   if (!reply) return [verdict("warn", trouble), ...before];
   const { explanation: found } = reply;
   return [headline(reply), ...remedies(reply.remedies, showNode), notes(reply),
@@ -15,18 +15,18 @@ export function pod({ reply, past, trouble, showNode, colour }) {
 
 export function headline({ boundTo, explanation: found }) {
   const feasible = `${count(found.feasible)} of ${nodes(found.nodes)} feasible`;
-  if (boundTo) return verdict("good", `On ${boundTo}`, `If it were decided now: ${found.node ?? "nowhere"}, ${feasible}.`);
+  if (boundTo) return verdict("good", `Bound to ${boundTo}`, `A new decision would choose ${found.node ?? "no node"}: ${feasible}.`);
   if (found.node === null) return verdict("bad", lacks(found), found.message);
-  const ahead = found.margin === null ? "" : found.margin > 0 ? `, ${number(found.margin)} points ahead of ${found.top[1]?.node}` : `, level with ${found.top[1]?.node}`;
+  const ahead = found.margin === null ? "" : found.margin > 0 ? `, ${number(found.margin)} points ahead of ${found.top[1]?.node}` : `, equal to ${found.top[1]?.node}`;
   const ties = found.ties > 1 ? `${nodes(found.ties)} are equally good; a stable hash chooses.` : "";
-  return verdict("good", `Would go to ${found.node} now`, `${feasible}${ahead}.`, ties);
+  return verdict("good", `Would be scheduled on ${found.node} now`, `${feasible}${ahead}.`, ties);
 }
 
 // The reason that stops most nodes, in a few words.
 function lacks({ steps, nodes: all }) {
   const reasons = steps.flatMap((step) => Object.entries(step.reasons)).sort((one, other) => other[1] - one[1]);
-  if (!all) return "Fits nowhere: there are no nodes";
-  return reasons.length ? `Fits on none of ${nodes(all)}: ${reasons[0][0]}${reasons.length > 1 ? `, and ${count(reasons.length - 1)} more` : ""}` : `Fits on none of ${nodes(all)}`;
+  if (!all) return "No nodes available to schedule pods";
+  return reasons.length ? `0/${count(all)} nodes are available: ${reasons[0][0]}${reasons.length > 1 ? `, and ${count(reasons.length - 1)} more` : ""}` : `0/${count(all)} nodes are available`;
 }
 
 export function notes({ notes: own, explanation: { policies, notes: said } }) {

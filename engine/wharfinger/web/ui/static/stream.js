@@ -44,15 +44,15 @@ export class Stream {
     const text = answer && (await answer.text().catch(() => ""));
     if (signal.aborted) return;
     this.asking = null;
-    if (!answer) return void this.trouble("The scheduler cannot be reached. It is asked again."); // what it said before is no longer so
+    if (!answer) return void this.trouble("The scheduler cannot be reached. The page tries again."); // what it said before is no longer so
     this.again = Date.now() + 1000 * (pause(answer) || 0);
     this.trouble(reason(answer, text));
   }
 
   live(is) {
     if (is) this.last = Date.now();
-    const badge = byId("live"), at = this.last && clock(this.last / 1000), text = is ? "live" : at ? `no news since ${at}` : "connecting";
+    const badge = byId("live"), at = this.last && clock(this.last / 1000), text = is ? "live" : at ? `no data since ${at}` : "connecting";
     if (badge.textContent !== text) Object.assign(badge, { textContent: text, className: `badge ${is ? "good" : "bad"}` });
-    notice("silence", is || !at ? "" : `The scheduler has sent nothing since ${at}: what is shown is from then. It is asked again.`);
+    notice("silence", is || !at ? "" : `The scheduler has sent no data since ${at}: the page shows the state of that time, and connects again by itself.`);
   }
 }

@@ -38,7 +38,7 @@ export class WhatIf {
     if (letters <= LONGEST_TEXT) return;
     event.preventDefault();
     this.cancel();
-    byId("whatif-answer").replaceChildren(verdict("bad", `The text has ${count(letters)} letters, and ${count(LONGEST_TEXT)} are the most here`, "Paste only the workloads that matter, or send the text to POST /evaluate."));
+    byId("whatif-answer").replaceChildren(verdict("bad", `The text has ${count(letters)} characters; the limit is ${count(LONGEST_TEXT)}`, "Paste only the workloads that matter, or send the text to POST /evaluate."));
   }
 
   // A scheduler that does not answer such questions has no part for them on its page; false then.
@@ -62,7 +62,7 @@ export class WhatIf {
 
   // An answer is not read as that to another question.
   compare() {
-    byId("whatif-changed").textContent = this.asked === null || this.asked === this.question ? "" : "This is about the question before it was changed. Try it again.";
+    byId("whatif-changed").textContent = this.asked === null || this.asked === this.question ? "" : "The question was changed after this answer. Select Try to update it.";
   }
 
   // The text as the address has it: servers and proxies refuse an address that is very long.
@@ -102,7 +102,7 @@ export class WhatIf {
   pick(picking) {
     this.picking = picking;
     byId("pick").setAttribute("aria-pressed", picking);
-    byId("map-help").textContent = picking ? "Enter chooses a node to be drained, or takes it back." : byId("map-help").dataset.usual;
+    byId("map-help").textContent = picking ? "Enter selects a node to drain, or removes it." : byId("map-help").dataset.usual;
     if (picking) byId("map").focus();
   }
 
@@ -163,7 +163,7 @@ export class WhatIf {
     this.pick(false);
     this.mark();
     this.compare();
-    body.replaceChildren(quiet("asking …"));
+    body.replaceChildren(quiet("loading …"));
     this.waits(true);
     const made = await this.answer(signal).catch((error) => ({ shown: [verdict("bad", error.message)], arrivals: new Map() }));
     if (signal.aborted) return;
@@ -177,7 +177,7 @@ export class WhatIf {
     const { objects } = this.text.value.trim() ? await sent("ui/objects", YAML, this.text.value, signal) : { objects: [] };
     const strange = objects.findIndex((found) => found === null || typeof found !== "object" || Array.isArray(found));
     if (strange >= 0) throw new Error(`Document ${strange + 1} is not an object of Kubernetes: paste YAML or JSON with apiVersion, kind, metadata and spec.`);
-    if (!objects.length && !this.drained.size) throw new Error("There is nothing to try: paste a workload, or pick nodes to be drained.");
+    if (!objects.length && !this.drained.size) throw new Error("There is nothing to try: paste a workload, or select nodes to drain.");
     const reply = await sent("evaluate", JSON_TYPE, JSON.stringify({ objects, drain: [...this.drained], nodes: [...this.extra].map(([like, many]) => ({ like, count: many })) }), signal);
     const arrivals = new Map();
     for (const { node } of reply.pods) if (node !== null) arrivals.set(node, (arrivals.get(node) ?? 0) + 1);
@@ -187,16 +187,16 @@ export class WhatIf {
   report({ pods, placed, unschedulable, warnings, newNodes, budgets = [] }, arrivals, written) {
     const kept = pods.filter(({ outcome }) => outcome === "forbidden" || outcome === "refused").length, gone = pods.filter(({ outcome }) => outcome === "gone").length;
     const all = placed + unschedulable, on = nodes(arrivals.size), bad = unschedulable + kept, fresh = new Set(newNodes.map(({ name }) => name));
-    const title = unschedulable ? (all === 1 ? "The pod would get no node" : `${count(unschedulable)} of ${count(all)} pods would get no node`) : kept ? `${count(kept)} ${kept === 1 ? "pod" : "pods"} may not leave` : all === 1 ? "The pod would get a node" : all ? `All ${count(all)} pods would get a node, on ${on}` : "No pod would have to be placed";
+    const title = unschedulable ? (all === 1 ? "The pod would be unschedulable" : `${count(unschedulable)} of ${count(all)} pods would be unschedulable`) : kept ? `${count(kept)} ${kept === 1 ? "pod" : "pods"} cannot be evicted` : all === 1 ? "The pod would be scheduled" : all ? `All ${count(all)} pods would be scheduled, on ${on}` : "No pod would have to be scheduled";
     const used = [...arrivals.keys()].filter((node) => fresh.has(node)).length;
-    const more = [bad && placed && `${count(placed)} would go to ${on}.`, unschedulable && kept && `${count(kept)} may not leave.`, gone && `${count(gone)} would be gone.`, fresh.size && `${count(used)} of ${nodes(fresh.size)} more would be used.`].filter(Boolean).join(" ");
+    const more = [bad && placed && `${count(placed)} would be scheduled on ${on}.`, unschedulable && kept && `${count(kept)} cannot be evicted.`, gone && `${count(gone)} would be deleted.`, fresh.size && `${count(used)} of ${fresh.size === 1 ? "1 added node" : `${count(fresh.size)} added nodes`} would be used.`].filter(Boolean).join(" ");
     const order = [...pods].sort((one, other) => (one.node === null ? 0 : 1) - (other.node === null ? 0 : 1));
-    const rows = order.slice(0, MOST_SHOWN).map(({ pod, node, source, outcome, message, victims = [] }) => make("tr", {}, make("td", { class: "name" }, source ? link(pod, () => this.showPod(pod)) : pod), make("td", {}, source ?? "new"),
+    const rows = order.slice(0, MOST_SHOWN).map(({ pod, node, source, outcome, message, victims = [] }) => make("tr", {}, make("td", { class: "name" }, source ? link(pod, () => this.showPod(pod)) : pod), make("td", { class: "from" }, source ?? "new"),
       make("td", { class: "wide" }, node === null ? (outcome === "waits" ? message : `${outcome}: ${message}`) : fresh.has(node) ? `${node} (added)` : link(node, () => this.showNode(node)), victims.length ? make("div", { class: "quiet" }, `${victims.join(", ")} would be evicted`) : null)));
     if (order.length > MOST_SHOWN) rows.push(make("tr", {}, make("td", { colspan: 3, class: "quiet" }, `and ${count(order.length - MOST_SHOWN)} more`)));
     const tight = budgets.filter(({ pods: covered, allowedNow }) => covered > allowedNow).map(({ budget, pods: covered, allowedNow }) => quiet(`PodDisruptionBudget ${budget} allows ${count(allowedNow)} of ${count(covered)} evictions now.`));
-    if (written && !pods.length) return [verdict("warn", "No pods are made of this text", ...warnings)];
+    if (written && !pods.length) return [verdict("warn", "This text creates no pods", ...warnings)];
     return [verdict(bad ? "bad" : "good", title, more), ...warnings.map((warning) => quiet(warning)), ...tight,
-      ...(rows.length ? [part("Where they would go", table(["pod", "from", "node, or why not"], rows, "Where pods would go"))] : [])];
+      ...(rows.length ? [part("Placement", table(["pod", "from", "node or reason"], rows, "Placement of the pods"))] : [])];
   }
 }
