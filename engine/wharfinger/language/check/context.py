@@ -89,7 +89,7 @@ def constant(name: str) -> Place:
 class Binding(msgspec.Struct, kw_only=True):
     """The meaning of a name of the policy. `reference` builds the typed reference.
 
-    An import has `members` instead, and a function a `function` (`check.expressions.functions.OwnFunction`).
+    An import has `members` instead, and a function a `function` (`check.expressions.functions.DeclaredFunction`).
     """
 
     name: str

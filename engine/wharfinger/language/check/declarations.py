@@ -12,7 +12,7 @@ from wharfinger.language.check.context import RULE, Binding, Context, infer, typ
 from wharfinger.language.check.dependencies import GroupBlock, Named, in_order, nodes_in
 from wharfinger.language.check.expressions.aggregates import GROUP
 from wharfinger.language.check.expressions.calls import SPECIAL
-from wharfinger.language.check.expressions.functions import MAX_DEPTH, OwnFunction, checked_alone, own_function
+from wharfinger.language.check.expressions.functions import MAX_DEPTH, DeclaredFunction, check_declaration, declared_function
 from wharfinger.language.check.expressions.names import SUBJECTS
 from wharfinger.language.check.expressions.values import literal_of
 from wharfinger.language.check.metrics import metric_of
@@ -264,15 +264,15 @@ def _declare_function(context: Context, item: ast.Function, prefix: str) -> None
     binding = context.names[item.name]
     types = [_type_named(context, parameter.type, PARAMETER_KINDS) for parameter in item.parameters]
     known = tuple(type_ for type_ in types if type_ is not None)
-    own = OwnFunction(name=prefix + item.name, item=item, context=context.at(RULE), types=known, parts=_steps_inside(item.value))
-    own.broken = not _is_new(context, item) or not _parameters_are_new(context, item) or len(known) < len(types)
-    if not own.broken:
-        own.broken = _is_too_deep(context, own)
-    if own.broken:
-        own.types = tuple(type_ or Type(Kind.UNKNOWN) for type_ in types)
+    declared = DeclaredFunction(name=prefix + item.name, item=item, context=context.at(RULE), types=known, parts=_steps_inside(item.value))
+    declared.broken = not _is_new(context, item) or not _parameters_are_new(context, item) or len(known) < len(types)
+    if not declared.broken:
+        declared.broken = _is_too_deep(context, declared)
+    if declared.broken:
+        declared.types = tuple(type_ or Type(Kind.UNKNOWN) for type_ in types)
     else:
-        checked_alone(own)
-    binding.reference, binding.function = None, own
+        check_declaration(declared)
+    binding.reference, binding.function = None, declared
 
 
 def _is_new(context: Context, item: ast.Function) -> bool:
@@ -306,13 +306,13 @@ def _parameters_are_new(context: Context, item: ast.Function) -> bool:
     return True
 
 
-def _is_too_deep(context: Context, own: OwnFunction) -> bool:
+def _is_too_deep(context: Context, declared: DeclaredFunction) -> bool:
     """True, after reporting it, if calls of functions in functions nest so deep that going through them is not safe."""
-    own.depth = _depth(context, own.item.value)
-    if own.depth <= MAX_DEPTH:
+    declared.depth = _depth(context, declared.item.value)
+    if declared.depth <= MAX_DEPTH:
         return False
-    message = f"`{own.item.name}` is more than {MAX_DEPTH} deep, counting the functions it needs"
-    context.error(Code.P005, message, own.item.name_span, label="nested too deep", help="calculate with fewer functions")
+    message = f"`{declared.item.name}` is more than {MAX_DEPTH} deep, counting the functions it needs"
+    context.error(Code.P005, message, declared.item.name_span, label="nested too deep", help="calculate with fewer functions")
     return True
 
 
@@ -322,7 +322,7 @@ def _depth(context: Context, root: ast.Expr) -> int:
     waiting: list[tuple[ast.Node, int]] = [(root, 1)]
     while waiting:
         node, depth = waiting.pop()
-        own = own_function(context, node) if isinstance(node, ast.Call) else None
-        deepest = max(deepest, depth + (own.depth + 1 if own is not None else 0))
+        declared = declared_function(context, node) if isinstance(node, ast.Call) else None
+        deepest = max(deepest, depth + (declared.depth + 1 if declared is not None else 0))
         waiting.extend((child, depth + isinstance(child, ast.Expr)) for child in ast.children(node))
     return deepest

@@ -25,7 +25,7 @@ from wharfinger.language.check.constant_conditions import (
     restriction,
 )
 from wharfinger.language.check.context import MAX_STEPS, Binding, Context, EnoughFindings, TooMuchWork
-from wharfinger.language.check.expressions.functions import OwnFunction
+from wharfinger.language.check.expressions.functions import DeclaredFunction
 from wharfinger.language.check.missing import Facts, Presence, default_text, guard_text, subject_of
 from wharfinger.language.check.rules import possible
 from wharfinger.language.report.codes import Code
@@ -134,7 +134,7 @@ def unused_names(lints: Lints, names: Mapping[str, Binding]) -> None:
         if not binding.used:
             help_ = "remove it, or use it in a rule"
             lints.warn(Code.L101, f"{binding.what} `{binding.name}` is never used", binding.span, label="not used", help=help_)
-        for parameter in binding.function.unused if isinstance(binding.function, OwnFunction) else ():
+        for parameter in binding.function.unused if isinstance(binding.function, DeclaredFunction) else ():
             message, help_ = f"parameter `{parameter.name}` is never used", "remove it, or use it in the function"
             lints.warn(Code.L101, message, parameter.span, binding.span, label="not used", help=help_)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from wharfinger.language import ast
 from wharfinger.language.check.context import DEVICES, SELECTION, Context, condition, form, infer, is_unknown, type_text, unknown
-from wharfinger.language.check.expressions.functions import own_function
+from wharfinger.language.check.expressions.functions import declared_function
 from wharfinger.language.check.expressions.values import of_kind, operation
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Span
@@ -83,8 +83,8 @@ def _is_selection(context: Context, positional: list[ast.Argument]) -> bool:
     if isinstance(first, ast.Selection):
         return True
     if isinstance(first, ast.Call):
-        own = own_function(context, first)
-        return own is not None and own.kind in SELECTIONS
+        declared = declared_function(context, first)
+        return declared is not None and declared.kind in SELECTIONS
     quiet = replace(context, diagnostics=Diagnostics())
     return isinstance(first, (ast.Name, ast.Member)) and infer(quiet, first).type.kind in SELECTIONS
 

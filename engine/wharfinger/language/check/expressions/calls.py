@@ -12,7 +12,7 @@ import msgspec
 from wharfinger.language import ast
 from wharfinger.language.check.context import Context, admitted, constant, form, infer, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.check.expressions.aggregates import REDUCTIONS, aggregate
-from wharfinger.language.check.expressions.functions import call_own, own_function
+from wharfinger.language.check.expressions.functions import call_declared, declared_function
 from wharfinger.language.check.expressions.names import may_read
 from wharfinger.language.check.expressions.values import SCALAR, common_kind, fits, of_kind, operation, unit_help
 from wharfinger.language.report.codes import Code
@@ -125,9 +125,9 @@ ANY_NAME = "*"
 @form(ast.Call)
 def call(context: Context, expr: ast.Call) -> typed.Expr:
     """A call of a function that the policy declares, of a special form or of a builtin."""
-    own = own_function(context, expr)
-    if own is not None:
-        return call_own(context, expr, own)
+    declared = declared_function(context, expr)
+    if declared is not None:
+        return call_declared(context, expr, declared)
     if expr.library is not None:
         return _unknown_in_library(context, expr)
     if expr.function in SPECIAL:

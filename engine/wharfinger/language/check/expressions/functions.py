@@ -34,7 +34,7 @@ MAX_CALL_LENGTH = 1000  # characters of a let that is named as a call is
 ANYWHERE = Place(name="a function", subjects=frozenset(Subject), aggregates=True)
 
 
-class OwnFunction(msgspec.Struct, kw_only=True):
+class DeclaredFunction(msgspec.Struct, kw_only=True):
     """A function that a policy or library declares; `name` is qualified, `context` that of its declaration.
 
     `parts` is how many steps a call takes, `depth` how deep the body is with those of the functions it calls, `kind` that of its result.
@@ -57,23 +57,27 @@ class OwnFunction(msgspec.Struct, kw_only=True):
         return f"`{self.item.name}({', '.join(f'{p.name}: {t}' for p, t in zip(self.item.parameters, self.types, strict=True))})`"
 
 
-def checked_alone(own: OwnFunction) -> None:
+def check_declaration(declared: DeclaredFunction) -> None:
     """Check a function where it is declared, with any values of the declared types, and note what it gives."""
-    context = _scratch(own.context)
+    context = _scratch(declared.context)
     given = [
-        typed.ParamRef(span=parameter.span, type=type_.maybe(), name=f"{own.name}.{parameter.name}")
-        for parameter, type_ in zip(own.item.parameters, own.types, strict=True)
+        typed.ParamRef(span=parameter.span, type=type_.maybe(), name=f"{declared.name}.{parameter.name}")
+        for parameter, type_ in zip(declared.item.parameters, declared.types, strict=True)
     ]
-    inner = _inside(context, own, given)
-    value = infer(replace(inner, place=ANYWHERE, diagnostics=own.context.diagnostics, notes=own.context.notes), own.item.value)
-    own.kind = value.type.kind
-    if own.kind in (Kind.POD, Kind.NODE, Kind.LABELS, Kind.TABLE):
+    inner = _inside(context, declared, given)
+    value = infer(
+        replace(inner, place=ANYWHERE, diagnostics=declared.context.diagnostics, notes=declared.context.notes), declared.item.value
+    )
+    declared.kind = value.type.kind
+    if declared.kind in (Kind.POD, Kind.NODE, Kind.LABELS, Kind.TABLE):
         help_ = "a function gives a single value, a set, or a selection of pods"
-        own.context.error(Code.P213, f"a function cannot give {type_text(value.type)}", value.span, label=type_text(value.type), help=help_)
-        own.kind = Kind.UNKNOWN
-    own.broken = own.kind is Kind.UNKNOWN
-    if not own.broken:
-        own.unused = tuple(parameter for parameter in own.item.parameters if not inner.names[parameter.name].used)
+        declared.context.error(
+            Code.P213, f"a function cannot return {type_text(value.type)}", value.span, label=type_text(value.type), help=help_
+        )
+        declared.kind = Kind.UNKNOWN
+    declared.broken = declared.kind is Kind.UNKNOWN
+    if not declared.broken:
+        declared.unused = tuple(parameter for parameter in declared.item.parameters if not inner.names[parameter.name].used)
 
 
 def _scratch(context: Context) -> Context:
@@ -82,14 +86,14 @@ def _scratch(context: Context) -> Context:
     return replace(context, lets=dict(context.lets), heights=dict(context.heights), intervals=intervals, calls=dict(context.calls))
 
 
-def _inside(context: Context, own: OwnFunction, given: Sequence[typed.Expr]) -> Context:
+def _inside(context: Context, declared: DeclaredFunction, given: Sequence[typed.Expr]) -> Context:
     """The context of the body where its parameters are the given values, as seen from a call in `context`."""
-    names = dict(own.context.names)
-    for parameter, value in zip(own.item.parameters, given, strict=True):
+    names = dict(declared.context.names)
+    for parameter, value in zip(declared.item.parameters, given, strict=True):
         reference = _Reference(value, context.work)
         names[parameter.name] = Binding(name=parameter.name, what="parameter", span=parameter.name_span, reference=reference)
-    context.work.spend(CALL_STEPS + own.parts + len(names) // 64)
-    return replace(context, names=names, authority=own.context.authority, diagnostics=Diagnostics(), notes=None)
+    context.work.spend(CALL_STEPS + declared.parts + len(names) // 64)
+    return replace(context, names=names, authority=declared.context.authority, diagnostics=Diagnostics(), notes=None)
 
 
 class _Reference(msgspec.Struct, frozen=True):
@@ -114,7 +118,7 @@ def _length(value: object) -> int:
 # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def own_function(context: Context, expr: ast.Call) -> OwnFunction | None:
+def declared_function(context: Context, expr: ast.Call) -> DeclaredFunction | None:
     """The declared function that a call means, which counts as used; None if it means none."""
     found: Binding | None
     if expr.library is None:
@@ -124,27 +128,27 @@ def own_function(context: Context, expr: ast.Call) -> OwnFunction | None:
         found = library.members.get(expr.function) if library is not None and library.members else None
         if library is not None and found is not None:
             library.used = True
-    if found is None or not isinstance(found.function, OwnFunction):
+    if found is None or not isinstance(found.function, DeclaredFunction):
         return None
     found.used = True
     return found.function
 
 
-def call_own(context: Context, expr: ast.Call, own: OwnFunction) -> typed.Expr:
+def call_declared(context: Context, expr: ast.Call, declared: DeclaredFunction) -> typed.Expr:
     """The result of a call of a declared function."""
-    given = _arguments(context, expr, own)
-    if given is None or own.broken:
+    given = _arguments(context, expr, declared)
+    if given is None or declared.broken:
         return unknown(expr.span)
     given = [value if _is_simple(value) else _let(context, f"({describe(value)})", value, value.span) for value in given]
     texts = [describe(value) for value in given]
     context.work.count_building(sum(map(len, texts)))
-    key = (own.name, context.place.name, *((text, value.type) for text, value in zip(texts, given, strict=True)))
+    key = (declared.name, context.place.name, *((text, value.type) for text, value in zip(texts, given, strict=True)))
     if key not in context.calls:
-        value = _called(context, expr, own, given)
+        value = _called(context, expr, declared, given)
         if is_unknown(value):
             return value
-        called = f"{own.name}({', '.join(texts)})"
-        context.calls[key] = value if _is_simple(value) else _let(context, called, value, own.item.name_span)
+        called = f"{declared.name}({', '.join(texts)})"
+        context.calls[key] = value if _is_simple(value) else _let(context, called, value, declared.item.name_span)
     found = context.calls[key]
     if isinstance(found, typed.LetRef) and context.heights.get(found.name, 0) > MAX_DEPTH:
         message = f"this call is more than {MAX_DEPTH} deep, counting the functions and lets it needs"
@@ -152,15 +156,15 @@ def call_own(context: Context, expr: ast.Call, own: OwnFunction) -> typed.Expr:
     return admitted(context, replace(found, span=expr.span))
 
 
-def _called(context: Context, expr: ast.Call, own: OwnFunction, given: Sequence[typed.Expr]) -> typed.Expr:
+def _called(context: Context, expr: ast.Call, declared: DeclaredFunction, given: Sequence[typed.Expr]) -> typed.Expr:
     """The body with the given values; reports its errors at the call."""
-    inner = _inside(context, own, given)
-    value = infer(inner, own.item.value)
+    inner = _inside(context, declared, given)
+    value = infer(inner, declared.item.value)
     fault = next(iter(inner.diagnostics), None)
     if fault is None:
         return value
     others = (Label(fault.span, fault.label or "here"),)
-    message = f"`{own.item.name}` cannot be called like this: {fault.message}"
+    message = f"`{declared.item.name}` cannot be called like this: {fault.message}"
     if fault.code in {Code.P005, Code.P222}:  # of a call in the body, with its subject
         return context.error(fault.code, fault.message, expr.span, label="this call", others=others, help=fault.help)
     return context.error(Code.P222, message, expr.span, label="this call", others=others, help=fault.help)
@@ -195,44 +199,44 @@ class _Given(msgspec.Struct):
     fault: tuple[Span, str] | None = None
 
 
-def _arguments(context: Context, expr: ast.Call, own: OwnFunction) -> list[typed.Expr] | None:
+def _arguments(context: Context, expr: ast.Call, declared: DeclaredFunction) -> list[typed.Expr] | None:
     """The values for the parameters, in order; None after reporting an error."""
-    names = [parameter.name for parameter in own.item.parameters]
-    given = _assigned(expr, own, names)
+    names = [parameter.name for parameter in declared.item.parameters]
+    given = _assigned(expr, declared, names)
     if given.fault is not None:
         for argument in expr.arguments:
             infer(context, argument.value)
-        context.error(Code.P207, given.fault[1], given.fault[0], label="does not fit", help=f"it is {own.signature}")
+        context.error(Code.P207, given.fault[1], given.fault[0], label="does not fit", help=f"it is {declared.signature}")
         return None
     values = {name: infer(context, given.by_name[name].value) for name in names}
     right = True
-    for name, type_ in zip(names, own.types, strict=True):
+    for name, type_ in zip(names, declared.types, strict=True):
         value = values[name]
         if is_unknown(value):
             right = False
         elif not assignable(value.type, type_):
-            message = f"`{name}` of `{own.item.name}` is {type_}, not {type_text(value.type)}"
+            message = f"`{name}` of `{declared.item.name}` is {type_}, not {type_text(value.type)}"
             context.error(Code.P206, message, value.span, label=type_text(value.type), help=unit_help(type_.kind, value))
             right = False
     return [values[name] for name in names] if right else None
 
 
-def _assigned(expr: ast.Call, own: OwnFunction, names: Sequence[str]) -> _Given:
+def _assigned(expr: ast.Call, declared: DeclaredFunction, names: Sequence[str]) -> _Given:
     given = _Given()
     for argument in expr.arguments:
         free = next((name for name in names if name not in given.by_name), None)
         name = argument.name or free
         if argument.to is not None:
-            given.fault = argument.span, f"`{own.item.name}` takes no points `x -> y`; `curve` does"
+            given.fault = argument.span, f"`{declared.item.name}` takes no points `x -> y`; `curve` does"
         elif name is None:
-            given.fault = argument.span, f"`{own.item.name}` takes {len(names)} argument{'s' * (len(names) != 1)}"
+            given.fault = argument.span, f"`{declared.item.name}` takes {len(names)} argument{'s' * (len(names) != 1)}"
         elif name not in names:
-            given.fault = argument.span, f"`{own.item.name}` has no parameter `{name}`"
+            given.fault = argument.span, f"`{declared.item.name}` has no parameter `{name}`"
         elif name in given.by_name:
             given.fault = argument.span, f"`{name}` is given twice"
         else:
             given.by_name[name] = argument
     absent = [f"`{name}`" for name in names if name not in given.by_name]
     if absent and given.fault is None:
-        given.fault = expr.span, f"`{own.item.name}` needs {' and '.join(absent)}"
+        given.fault = expr.span, f"`{declared.item.name}` needs {' and '.join(absent)}"
     return given
