@@ -396,7 +396,7 @@ def test_the_number_of_open_pages_is_limited():
         async with feeding_from(PageContent()) as feed:
             for number in range(feeding.MAX_QUERIES):
                 feed.join("cpu", PodQuery(namespace=str(number)))
-            with pytest.raises(TooMany, match="6 different filters"):
+            with pytest.raises(TooMany, match="32 different filters"):
                 feed.join("cpu", PodQuery(namespace="more"))
         async with feeding_from(PageContent()) as feed:
             for number in range(feeding.MAX_CHANNELS):

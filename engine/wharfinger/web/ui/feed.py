@@ -25,7 +25,9 @@ MAX_TIME_SHARE = 0.02
 """Largest share of the time that updates may take; a huge cluster is updated less often."""
 MAX_WATCHERS = 64
 MAX_CHANNELS = 6
-MAX_QUERIES = 6
+"""Colourings at a time: each holds the names of all nodes."""
+MAX_QUERIES = 32
+"""Choices of pods at a time: with more of them, updates are less frequent."""
 MAX_SENDING_BYTES = 2**26
 """Bytes of different messages that may be under way to all watchers together, each counted once."""
 PIECE_BYTES = 2**16
