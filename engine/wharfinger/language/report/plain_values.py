@@ -20,19 +20,27 @@ def plain(value: Any) -> Any:
     """
     if type(value) in _AS_THEY_ARE:  # most values; the other questions cost ten times as much
         return value
-    if isinstance(value, msgspec.Struct) or (is_dataclass(value) and not isinstance(value, type)):
-        return {key: plain(getattr(value, name)) for name, key in _keys(type(value))}
+    keys = _keys(value.__class__)
+    if keys is not None:
+        return {key: plain(getattr(value, name)) for name, key in keys}
+    if isinstance(value, (list, tuple)):
+        return [plain(member) for member in value]
     if isinstance(value, (dict, Mapping)):
         return {key: plain(member) for key, member in value.items()}
-    if isinstance(value, (list, tuple, Sequence)) and not isinstance(value, str):
-        return [plain(member) for member in value]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return plain(list(value))
     return value.value if isinstance(value, Enum) else value
 
 
 @cache
-def _keys(model: type[Any]) -> tuple[tuple[str, str], ...]:
-    """(the name, the key) of each field of a struct or dataclass."""
-    names = model.__struct_fields__ if issubclass(model, msgspec.Struct) else [field.name for field in fields(model)]
+def _keys(model: type[Any]) -> tuple[tuple[str, str], ...] | None:
+    """(the name, the key) of each field of a struct or dataclass; None for another type."""
+    if issubclass(model, msgspec.Struct):
+        names = model.__struct_fields__
+    elif is_dataclass(model):
+        names = tuple(field.name for field in fields(model))
+    else:
+        return None
     return tuple((name, camel_case(name)) for name in names)
 
 
