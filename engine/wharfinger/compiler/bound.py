@@ -59,6 +59,7 @@ class BoundPolicy:
         "_start",
         "_static",
         "_strings",
+        "_tokens",
     )
 
     def __init__(self, policy: CompiledPolicy, pod: PodView, snapshot: Snapshot, *, counted: bool = False) -> None:
@@ -76,6 +77,7 @@ class BoundPolicy:
                 self._start[register] = fresh[register]
         self._frame: AtRows | None = None
         self._precomputed: dict[int, _Precomputed] = {}  # by the identity of the plan
+        self._tokens: dict[int, Hashable] = {}  # the same, as they were followed last
         self._points = NO_POINTS
         self._registers: schedule.Registers = self._start
         self._one_row: ref[OneRow] | None = None  # it refers to this object, and only garbage collections would free both
@@ -224,6 +226,16 @@ class BoundPolicy:
         counts = ((registers[place], registers[place].follow()) for place in dependencies.selections)
         return (moment, *(registers[place] for place in dependencies.groups), *counts)
 
+    def follow(self, rule: Rule, snapshot: Snapshot) -> bool:
+        """True if the token of a rule is another than at the last call for it; at the first, if it is not None."""
+        before, token = self._tokens.get(id(rule.plan)), self.token(rule, snapshot)
+        self._tokens[id(rule.plan)] = token
+        return token != before
+
+    def has_moved(self, rule: Rule, snapshot: Snapshot) -> bool:
+        """True if `follow` would return True."""
+        return self.token(rule, snapshot) != self._tokens.get(id(rule.plan))
+
     # ── evaluation ──
 
     def _left_out(self, rule: Rule, snapshot: Snapshot) -> bool:
@@ -289,11 +301,11 @@ class BoundPolicy:
         now = began = snapshot()
         registers = schedule.with_frame(self._start, self._whole(now))
         most, self._precomputed = OPERATIONS_PER_STEP // max(1, now.n_nodes), {}
-        for rule in rules:
-            if self._left_out(rule, now):
-                continue
-            token, plan = self.token(rule, now), rule.plan
-            for part in schedule.parts(plan.weights, most):
+        # Rules share registers, so what a rule reads may be as of the beginning.
+        wanted = [(rule, self.token(rule, now)) for rule in rules if not self._left_out(rule, now)]
+        for rule, token in wanted:
+            plan = rule.plan
+            for part in list(schedule.parts(plan.weights, most)) or [slice(0)]:  # there may be kept columns alone
                 with np.errstate(all="ignore"):  # not across a pause
                     for static in plan.static:
                         if registers[static.register] is None:

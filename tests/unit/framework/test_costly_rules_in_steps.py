@@ -16,6 +16,10 @@ TERMS = " + ".join(
 )
 OF_ROWS = f'policy "rows"\nfilter roomy {{ require {TERMS} < 9000 else "no" }}\nscore quiet = log({TERMS}) normalize minmax'
 TIMED = f'policy "timed"\nscore aged = ({TERMS}) * (age(node.created) / 1s) normalize minmax on missing 0'
+OF_ZONES = (
+    f'policy "zones"\nscore apart = ({TERMS}) * (count(pods where it.labels["app"] == pod.labels["app"], within: "{fleet.ZONE}") ?? 0)'
+)
+OF_ZONES += " normalize minmax"
 USUAL = 'policy "usual"\nscore packed = node.pod_count normalize minmax'
 
 
@@ -30,8 +34,8 @@ def cluster() -> ClusterState:
     return fleet.state(*(fleet.node(f"n{number}") for number in range(NODES)))
 
 
-def works(decider, there, pod, now=1.0):
-    """The work of each step before a decision, and of the decision."""
+def works(decider, there, pod, now=1.0, change=lambda: None):
+    """The work of each step before a decision, and of the decision; `change` is called between them."""
     steps = decider.precompute(lambda: there.snapshot(now), pod)
     found = []
     while True:
@@ -40,6 +44,7 @@ def works(decider, there, pod, now=1.0):
         found.append(calls(lambda last=last, ended=ended: last.append(next(steps, ended))))
         if last == [ended]:
             break
+        change()
     decided = []
     found.append(calls(lambda: decided.append(decider.decide(there.snapshot(now), pod))))
     return found, decided[0]
@@ -55,6 +60,13 @@ def test_no_step_computes_more_than_a_part():
     found, decision = works(decider, there, pod)
     assert len(found) > 10
     assert max(found) < sum(found) / 4
+    assert is_same(decision, decider, there, pod)
+
+
+def test_rules_of_node_objects_alone_have_their_kept_columns():
+    texts = [OF_ROWS, 'policy "kept"\nfilter large { require node.allocatable.cpu > 1cpu else "small" }']
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble(list(map(fleet.policy, texts))))
+    _, decision = works(decider, there, pod)
     assert is_same(decision, decider, there, pod)
 
 
@@ -88,6 +100,41 @@ def test_a_node_that_comes_has_all_computed_in_steps_again():
     there.add_node(fleet.node("new"))
     found, decision = works(decider, there, pod)
     assert max(found) < sum(first) / 4
+    assert is_same(decision, decider, there, pod)
+
+
+def test_a_pod_that_is_placed_has_rules_computed_in_steps_that_count_pods_of_zones():
+    zones = [fleet.node(f"n{number}", labels={fleet.ZONE: f"z{number % 3}"}) for number in range(NODES)]
+    there, pod, decider = fleet.state(*zones), fleet.pod(labels={"app": "web"}), Decider(assemble([fleet.policy(OF_ZONES)]))
+    first, _ = works(decider, there, pod)
+    for number in range(3):
+        there.assume(fleet.pod(f"other{number}", labels={"app": "web"}), f"n{number}")
+        found, decision = works(decider, there, pod)
+        assert 5 < len(found) <= len(first)
+        assert max(found) < sum(first) / 4
+        assert is_same(decision, decider, there, pod)
+    found, _ = works(decider, there, pod)
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("comes", ["a template", "a node"])
+def test_changes_between_steps_lose_no_work(comes, monkeypatch):
+    monkeypatch.setattr("wharfinger.compiler.program.ROWS_PER_STEP", 4)
+    there, pod, placed = cluster(), fleet.pod(labels={"app": "web"}), []
+    reading = OF_ROWS.replace("node.pod_count", "node.allocatable.cpu / 1m").replace('"rows"', '"reading"')
+    decider = Decider(assemble([fleet.policy(text) for text in (reading, OF_ROWS, TIMED)]))
+    if comes == "a node":
+        works(decider, there, pod)
+        there.add_node(fleet.node("new"))
+
+    def place():
+        if len(placed) < NODES // 10:
+            placed.append(None)
+            there.assume(fleet.pod(f"other{len(placed)}"), f"n{len(placed)}")
+
+    found, decision = works(decider, there, pod, change=place)
+    assert len(placed) == NODES // 10
+    assert found[-1] < sum(found) / 4
     assert is_same(decision, decider, there, pod)
 
 

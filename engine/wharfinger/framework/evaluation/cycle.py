@@ -96,16 +96,18 @@ class Decider:
             key = self._key(now, pod)
             self._precomputed_key = pod, now, key
             kept = self._kept.get(key)
+            costly = self._has_costly_rules(now, pod, kept)
             if pod.demand.may_claim or pod.object.spec.volumes:
                 for plugin in self.chain.precomputing:
                     for _ in plugin.precompute(pod, snapshot, kept=kept is not None):
                         yield True
+                now = snapshot()
             if kept is None or not kept.follows(now) or kept.is_far_behind(now):
                 is_long = self.chain.pod_rules(pod, now).longest_column > CALLS_AT_ONCE
                 for number, _ in enumerate(_read_in_steps(self.chain, pod, snapshot)):
                     if is_long or number >= STEPS_AT_ONCE:
                         yield False
-            for _ in self._evaluation(snapshot(), pod).compute_in_steps(pod, snapshot) if self._has_costly_rules(now, pod, kept) else ():
+            for _ in self._evaluation(snapshot(), pod).compute_in_steps(pod, snapshot) if costly else ():
                 yield False
             if evicting:
                 yield from self.post_filter_in_steps(snapshot, pod)

@@ -62,7 +62,6 @@ class Evaluation:
         "_next",
         "_nominee",
         "_precompute_timer",
-        "_samples",
         "_scored",
         "_scored_at",
         "_stopwatch",
@@ -89,7 +88,6 @@ class Evaluation:
         self.version = 0
         self._strings: StringTable | None = None  # of the cluster that the rules are prepared for
         self._next: tuple[Shared, StringTable] | None = None  # for the next update, if it prepares all rules
-        self._samples = -1  # the revision of the metrics
         self.asked_at = 0.0
         self._nominee: str | None = None  # the uid of the pod if it is nominated: its own nomination does not take room from it
         self._scored = False
@@ -140,7 +138,6 @@ class Evaluation:
         self._changed = None if self._behind else changed
         self._behind = True
         self.revision, self.asked_at, self._nominee = revision, snapshot.now, nominee
-        self._samples = snapshot.metrics_revision
 
     def _update_scores(self, attempt: Attempt) -> None:
         """Bring the scores up to date after the filters."""
@@ -173,20 +170,17 @@ class Evaluation:
         """The steps of computing costly rules of policies for all nodes, if the next update has to."""
         for _ in range(BEGINNINGS):
             now = snapshot()
-            anew, timed = not self.follows(now), False
-            if not anew:
-                changed = now.usage_changes(self.revision)
-                timed = changed is not None and len(changed) * self.pod_rules.operations <= OPERATIONS_AT_ONCE
-                if timed and (now.now, now.metrics_revision) == (self.asked_at, self._samples):
-                    return
+            anew, strings = not self.follows(now), now.strings  # `now` cannot be read any more after the steps
+            changed = None if anew else now.usage_changes(self.revision)
+            moved = changed is not None and len(changed) * self.pod_rules.operations <= OPERATIONS_AT_ONCE
             shared = shared_by(self.pod_rules.governing) if anew else self.shared
             # A new timer each time: work that is lost counts for no policy.
             self._precompute_timer = NO_TIMER if self._stopwatch is None else self._stopwatch.begin_precomputing()
             complete = yield from policy_rules.compute_in_steps(
-                self.pod_rules.governing, Attempt(pod, now, shared), snapshot, self._precompute_timer, timed=timed
+                self.pod_rules.governing, pod, shared, snapshot, self._precompute_timer, moved=moved
             )
             if anew:
-                self._next = shared, now.strings
+                self._next = shared, strings
             if complete:
                 return
 

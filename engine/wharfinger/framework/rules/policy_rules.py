@@ -44,13 +44,12 @@ class _PreparedRule:
         self._bound = bound
         self._rule = rule
         self._index = index
-        self._token = bound.token(rule, snapshot) if rule.volatility >= Volatility.TIMED else None
+        if rule.volatility >= Volatility.TIMED:
+            bound.follow(rule, snapshot)
 
     def _affected(self, snapshot: Snapshot, changes: Changes) -> Rows | None:
         """The rows on which the result may have changed: all if something else than the pods of rows changed for the rule."""
-        token = self._bound.token(self._rule, snapshot)
-        if token != self._token or len(changes.node_rows):
-            self._token = token
+        if self._bound.follow(self._rule, snapshot) or len(changes.node_rows):
             return ALL
         return None if self._rule.plan.domains is not None else changes.rows
 
@@ -317,10 +316,18 @@ def read_in_steps(policies: Sequence[CompiledPolicy], pod: PodView, snapshot: Ca
             yield from BoundPolicy(policy, pod, snapshot()).read_in_steps(snapshot)
 
 
-def compute_in_steps(
-    policies: Sequence[CompiledPolicy], attempt: Attempt, snapshot: Callable[[], Snapshot], call_timer: CallTimer, *, timed: bool
+def compute_in_steps(  # noqa: PLR0913 — what it works on, and how
+    policies: Sequence[CompiledPolicy],
+    pod: PodView,
+    shared: Shared,
+    snapshot: Callable[[], Snapshot],
+    call_timer: CallTimer,
+    *,
+    moved: bool,
 ) -> Generator[None, None, bool]:
-    """The steps of computing what rules give for all nodes, with `timed` only those that depend on the time; `call_timer` measures them.
+    """The steps of computing what rules give for all nodes, with `moved` only those for which more than rows has changed.
+
+    Those are rules that read the time, metrics, or counts of pods over domains. `call_timer` measures the steps.
 
     Returns True if the next decision has to compute only what has changed. Rules that read points of Kubernetes' scores are left out: these
     points depend on the feasible nodes.
@@ -328,10 +335,11 @@ def compute_in_steps(
     complete = True
     for policy in policies:
         rules = [*policy.filters, *(score for score in policy.scores if score.weight and not score.plugins)]
-        if timed:
-            rules = [rule for rule in rules if rule.volatility is Volatility.TIMED]
+        now = snapshot()  # another one than before the steps of the last policy
+        bound = _bound(policy, Attempt(pod, now, shared))
+        if moved:
+            rules = [rule for rule in rules if rule.volatility >= Volatility.TIMED and bound.has_moved(rule, now)]
         if rules:
-            bound = _bound(policy, attempt)
             yield from call_timer.of_steps(policy.name, bound.compute_in_steps(rules, snapshot))
             complete &= all(bound.is_precomputed(rule, snapshot()) or bound.left_out(rule, snapshot()) for rule in rules)
     return complete
