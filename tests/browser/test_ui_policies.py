@@ -1,12 +1,20 @@
 """The panel of policies with hundreds of them: the order, the heading, and what each says."""
 
+import pytest
 from msgspec import structs
 
 from tests.browser.page import POD, pod
 from tests.browser.steps import fits_without_findings, held, tab_to, wait_text
 from wharfinger.framework.policy_status import MetricStatus, Mode
+from wharfinger.web.ui import feed
 
 SUSPENDED = "a decision took 34 ms and looked at 12,345 placed pods"
+
+
+@pytest.fixture(autouse=True)
+def updates_every_second(monkeypatch):
+    """Also on a machine that has other work: there, building 400 policies makes an update seem to take long."""
+    monkeypatch.setattr(feed, "MAX_TIME_SHARE", 1.0)
 
 
 def several(policies, count):
@@ -53,6 +61,27 @@ def test_the_worst_of_many_policies_are_first_and_say_why(scheduler, policies, v
     wait_text(tab, "#policies", "10 of 100 decisions would have been different; 3 failed with an error")
     for state in ("refused", "suspended"):
         assert "bad" in tab.locator("#policies .badge", has_text=state).first.get_attribute("class").split()
+
+
+@pytest.mark.parametrize("width", [1360, 390])
+def test_a_pod_that_many_policies_govern_has_a_dialog_of_a_few_screens(scheduler, policies, visit, width):
+    for number in range(60):
+        least = 1000 + number
+        policies(
+            f"p-{number:02d}",
+            f'policy "p-{number:02d}"\nfilter f {{ require node.free.cpu > {least}cpu else "less than {least} cores" }}\n',
+        )
+    scheduler.put([pod("web")], POD)
+    tab = visit(scheduler.url, viewport={"width": width, "height": 844}).tab
+    wait_text(tab, "#policies-title", "61")
+    for query in ("?pod=shop/web", "?node=node-00000&for=shop/web"):
+        tab.goto(f"{scheduler.url}{query}")
+        wait_text(tab, "#detail", "What would have to change")
+        assert "more than 1011cpu" in tab.inner_text("#detail")
+        assert "more than 1012cpu" not in tab.inner_text("#detail")
+        tab.locator("#detail .card summary").first.click()
+        wait_text(tab, "#detail", "more than 1059cpu")
+        fits_without_findings(tab, width)
 
 
 def test_many_policies_can_be_used_by_keyboard_on_a_phone(scheduler, policies, visit):

@@ -2,7 +2,7 @@
 
 import { amount, count, make, meter, number, table } from "./dom.js";
 import { devices } from "./devices.js";
-import { link, part, quiet, remedies, scores, sentences, verdict } from "./verdict.js";
+import { folded, link, part, quiet, remedies, scores, sentences, verdict } from "./verdict.js";
 
 const pairs = (found) => (Object.keys(found).length ? make("table", { class: "pairs" }, make("tbody", {}, Object.entries(found).sort().map(([key, value]) => make("tr", {}, make("th", { scope: "row" }, key), make("td", {}, value))))) : quiet("none"));
 
@@ -36,7 +36,7 @@ function aboutPod(reply, { name, found, trouble }, showPod) {
   const passed = report.verdicts.length - against.length;
   const why = against.map(({ rule, sentences: said, values }) => make("div", { class: "card" }, make("strong", {}, rule), sentences(said), values.length ? make("pre", { tabindex: "0" }, values.join("\n")) : null));
   return [verdict(against.length ? "bad" : "good", `For ${name}: ${title}`), make("p", { class: "actions" }, link(name, () => showPod(name))), ...remedies(found.remedies.filter(({ node: of }) => of === reply.name)),
-    ...(why.length ? [part("Filters that reject it", make("div", { class: "cards" }, why), passed ? quiet(`${count(passed)} ${passed === 1 ? "filter accepts" : "filters accept"} it`) : null)] : []),
+    ...(why.length ? [part("Filters that reject it", ...folded(why, (some) => make("div", { class: "cards" }, some)), passed ? quiet(`${count(passed)} ${passed === 1 ? "filter accepts" : "filters accept"} it`) : null)] : []),
     ...scores(report.totals.length ? [report, ...(best && best.node !== report.node ? [best] : [])] : [], "Scores beside the best node")];
 }
 

@@ -32,9 +32,16 @@ export function sentences(all) {
   return list;
 }
 
+// The first of many, and the others behind a click: hundreds of policies can govern one pod.
+const MOST_AT_ONCE = 12;
+export function folded(all, wrap) {
+  if (all.length <= MOST_AT_ONCE + 1) return [wrap(all)];
+  return [wrap(all.slice(0, MOST_AT_ONCE)), make("details", {}, make("summary", {}, `${count(all.length - MOST_AT_ONCE)} more`), wrap(all.slice(MOST_AT_ONCE)))];
+}
+
 export function remedies(ways, showNode) {
   if (!ways.length) return [];
-  return [part("What would have to change", make("div", { class: "cards" }, ways.map(({ node, sentences: said }) => make("div", { class: "card" }, showNode ? link(node, () => showNode(node)) : make("strong", {}, node), sentences(said)))))];
+  return [part("What would have to change", make("div", { class: "cards" }, ways.map(({ node, sentences: said }) => make("div", { class: "card" }, showNode ? link(node, () => showNode(node)) : make("strong", {}, node), ...folded(said, sentences)))))];
 }
 
 // From all nodes down to the feasible ones: a line for each filter that rejects any.
@@ -44,7 +51,7 @@ export function funnel({ steps, nodes: all }) {
   const row = (title, left, ...more) => make("li", {}, make("div", { class: "line" }, make("strong", {}, title), make("span", { class: "left" }, `${nodes(left)} left`)), bar(all ? left / all : 0), ...more);
   const reasons = (step) => Object.entries(step.reasons).map(([reason, amount], index) => make("li", {}, `${count(amount)} × ${reason}`, index === 0 && step.example ? make("span", { class: "quiet" }, `, for example ${step.example}`) : null));
   const rows = rejecting.map((step) => row(step.rule, step.soFar, make("ul", { class: "reasons" }, reasons(step), step.at ? make("li", { class: "quiet" }, step.at) : null)));
-  return [part("Filters", make("ol", { class: "funnel" }, row("All nodes", all), rows),
+  return [part("Filters", ...folded([row("All nodes", all), ...rows], (some) => make("ol", { class: "funnel" }, some)),
     passing.length ? make("details", {}, make("summary", {}, `${count(passing.length)} ${passing.length === 1 ? "filter rejects" : "filters reject"} no node`), make("p", { class: "said" }, passing.map(({ rule }) => rule).join(", "))) : null)];
 }
 
