@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.property import topologies
 from tests.unit.framework import fleet
-from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added, node_updated
+from wharfinger.framework.cluster_event import Change, node_added, node_updated, pod_changed, pod_placed, pod_removed
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.extension import GroupedHints
 from wharfinger.framework.plugins.node_affinity import NodeAffinity
@@ -60,7 +60,7 @@ def changed(draw: Any, state: ClusterState, nodes: list[objects.Node], placed: d
     if kind == "come":
         pod = PodView(draw(pods("newcomer", some_node.metadata.name)))
         state.add_pod(pod)
-        return Change(events=ClusterEvent.POD_PLACED, label="", node=pod.node_name, pod=pod)
+        return pod_placed(pod, pod.node_name)
     if kind == "add node":
         node = draw(topologies.nodes("another"))
         state.add_node(node)
@@ -72,7 +72,7 @@ def changed(draw: Any, state: ClusterState, nodes: list[objects.Node], placed: d
     pod = placed[draw(st.sampled_from(sorted(placed)))]
     if kind == "go":
         state.remove_pod(pod)
-        return Change(events=ClusterEvent.POD_REMOVED, label="", node=pod.node_name, pod=pod)
+        return pod_removed(pod, pod.node_name)
     metadata = msgspec.structs.replace(
         pod.object.metadata,
         labels=draw(topologies.labels),
@@ -80,7 +80,7 @@ def changed(draw: Any, state: ClusterState, nodes: list[objects.Node], placed: d
     )
     now = PodView(msgspec.structs.replace(pod.object, metadata=metadata))
     state.add_pod(now)
-    return Change(events=ClusterEvent.POD_CHANGED, label="", node=pod.node_name, pod=now, was=pod)
+    return pod_changed(pod, now)
 
 
 @pytest.mark.parametrize("kind", FILTERS, ids=lambda kind: kind.name)

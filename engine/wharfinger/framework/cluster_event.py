@@ -13,6 +13,7 @@ from enum import Flag, auto
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.compiler import reads
 from wharfinger.language.semantics import typed
@@ -97,7 +98,8 @@ class Change(Struct, frozen=True, kw_only=True):
 
     `label` is its name in metrics. `node` is the name of the node concerned, `now` the current version of that node. `keys` are the keys of
     labels and annotations that were set, changed or removed. `pod` is the pod that was placed, changed or removed, `was` the former version
-    of a changed pod; None if it is not known. `claim` is the claim for devices that was added, changed or removed, `claim_was` its former
+    of a changed pod; None if it is not known. `only_marked`: the pod was marked as being deleted, and nothing else of it has changed; it
+    still has its place. `claim` is the claim for devices that was added, changed or removed, `claim_was` its former
     version.
     """
 
@@ -108,6 +110,7 @@ class Change(Struct, frozen=True, kw_only=True):
     keys: frozenset[str] = frozenset()
     pod: PodView | None = None
     was: PodView | None = None
+    only_marked: bool = False
     claim: objects.ResourceClaim | None = None
     claim_was: objects.ResourceClaim | None = None
     removed: bool = False
@@ -140,6 +143,49 @@ def node_updated(old: objects.Node, new: objects.Node) -> Change | None:
         events |= EVENT_OF_PART[part]
     keys = _changed(old.metadata.labels, new.metadata.labels) | _changed(old.metadata.annotations, new.metadata.annotations)
     return Change(events=events, label="NodeUpdate", node=new.metadata.name, now=new, keys=keys)
+
+
+NODE_REMOVED = Change(events=ClusterEvent.NODE_DELETE, label="NodeDelete")
+"""The change for a node that was removed."""
+
+
+def pod_placed(pod: PodView, node: str) -> Change:
+    """The change for a pod that was placed on a node."""
+    return Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=node, pod=pod)
+
+
+def pod_changed(was: PodView, pod: PodView) -> Change:
+    """The change between two versions of a placed pod."""
+    only_marked = pod.terminating and not was.terminating and _without_mark(pod).template == was.template
+    events = ClusterEvent.POD_CHANGED
+    return Change(events=events, label="AssignedPodUpdate", node=pod.node_name, pod=pod, was=was, only_marked=only_marked)
+
+
+def _without_mark(pod: PodView) -> PodView:
+    return PodView(replace(pod.object, metadata=replace(pod.object.metadata, deletion_timestamp=None)))
+
+
+def pod_removed(pod: PodView, node: str | None) -> Change:
+    """The change for a pod that has left a node; None if it was on none, but room was reserved for it."""
+    return Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=node, pod=pod)
+
+
+def object_put(kind: str, obj: objects.AnyObject, old: objects.AnyObject | None) -> Change:
+    """The change for an object that is neither a node nor a pod; `old` is its former version, None if it is new."""
+    return _of_object(kind, f"{kind}{'Add' if old is None else 'Update'}", obj, old, removed=False)
+
+
+def object_removed(kind: str, obj: objects.AnyObject) -> Change:
+    """The change for an object that was removed and is neither a node nor a pod."""
+    return _of_object(kind, f"{kind}Delete", obj, None, removed=True)
+
+
+def _of_object(kind: str, label: str, obj: objects.AnyObject, old: objects.AnyObject | None, *, removed: bool) -> Change:
+    events = EVENT_OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT)
+    if not isinstance(obj, objects.ResourceClaim):
+        return Change(events=events, label=label)
+    before = old if isinstance(old, objects.ResourceClaim) else None
+    return Change(events=events, label=label, claim=obj, claim_was=before, removed=removed)
 
 
 EVENT_OF_PART: Mapping[NodePart, ClusterEvent] = {part: ClusterEvent[f"NODE_{part.name}"] for part in NodePart}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct
 
 from wharfinger.errors import CycleAborted
-from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.cluster_event import Change, ClusterEvent, pod_placed
 from wharfinger.framework.extension import Placement
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.policies.budget import SUSPENDED
@@ -260,7 +260,7 @@ class SchedulingCycle:
                 self._binding.claims.reserve(pod, decision.claims)
             refusal = self._reserve(queued, placement)
             if refusal is None:
-                self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=node, pod=pod))
+                self._queue.notify(pod_placed(pod, node))
                 reserved = True
         finally:
             if not reserved:  # nothing may stay assumed that is not being bound

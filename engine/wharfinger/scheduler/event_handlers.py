@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from wharfinger.emit import Emit, Failed
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.cluster_event import EVENT_OF_KIND, Change, ClusterEvent, node_added, node_updated
+from wharfinger.framework.cluster_event import (
+    NODE_REMOVED,
+    Change,
+    ClusterEvent,
+    node_added,
+    node_updated,
+    object_put,
+    object_removed,
+    pod_changed,
+    pod_placed,
+    pod_removed,
+)
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
@@ -200,10 +211,9 @@ class EventHandlers:
             key = objects.key_of(obj)
             old = known.get(key)
             if old != obj:
-                label = f"{kind}Add" if old is None else f"{kind}Update"
                 known[key] = obj
                 self._state.put(obj)
-                self._queue.notify(_of_object(kind, label, obj, old))
+                self._queue.notify(object_put(kind, obj, old))
                 if kind == CLAIM:
                     self._claim_changed(obj)
                 if kind == NAMESPACE and (old is None or old.metadata.labels != obj.metadata.labels):
@@ -215,11 +225,11 @@ class EventHandlers:
         removed = self._known[kind].pop(key)
         if kind == "Node":
             self._state.remove_node(key)
-            self._queue.notify(Change(events=ClusterEvent.NODE_DELETE, label="NodeDelete"))
+            self._queue.notify(NODE_REMOVED)
             self._node_removed(key)
         else:
             self._state.drop(kind, key)
-            self._queue.notify(_of_object(kind, f"{kind}Delete", removed, None, removed=True))
+            self._queue.notify(object_removed(kind, removed))
             if kind == CLAIM:
                 self._claim_changed(removed)
             if kind == NAMESPACE:
@@ -270,13 +280,12 @@ class EventHandlers:
         was = self._state.snapshot().placed(pod.uid)
         self._state.add_pod(pod)
         if was is None:
-            self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=pod.node_name, pod=pod))
+            self._queue.notify(pod_placed(pod, pod.node_name))
         elif was[1].node_name != pod.node_name:
-            self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=was[1].node_name, pod=was[1]))
-            self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=pod.node_name, pod=pod))
+            self._queue.notify(pod_removed(was[1], was[1].node_name))
+            self._queue.notify(pod_placed(pod, pod.node_name))
         elif was[1].template != pod.template:
-            label = "AssignedPodUpdate"
-            self._queue.notify(Change(events=ClusterEvent.POD_CHANGED, label=label, node=pod.node_name, pod=pod, was=was[1]))
+            self._queue.notify(pod_changed(was[1], pod))
 
     def _pending(self, pod: PodView, old: PodView | None, group: str | None) -> None:
         if not self._state.is_placed(pod.uid):  # an event from before the binding under way does not change it
@@ -308,7 +317,7 @@ class EventHandlers:
         placed = self._state.snapshot().placed(pod.uid)
         node = pod.nominated_node if placed is None else placed[1].node_name
         if self._state.remove_pod(pod):
-            self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=node or None, pod=pod))
+            self._queue.notify(pod_removed(pod, node or None))
 
 
 def portions(everything: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
@@ -334,14 +343,6 @@ def _age(pod: objects.Pod) -> tuple[bool, float, str]:
 
 
 _MEASURED = Change(events=ClusterEvent.METRIC, label="MetricUpdate")
-
-
-def _of_object(kind: str, label: str, obj: Any, old: Any, *, removed: bool = False) -> Change:
-    """The change of an object that is neither node nor pod; `old` is its former version, None if it is new."""
-    events = EVENT_OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT)
-    if kind == "ResourceClaim":
-        return Change(events=events, label=label, claim=obj, claim_was=old, removed=removed)
-    return Change(events=events, label=label)
 
 
 class MetricSamples:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from wharfinger.emit import Failed
 from wharfinger.errors import CycleAborted
-from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.cluster_event import Change, ClusterEvent, pod_placed
 from wharfinger.framework.extension import Placement, Plugin
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.groups.domains import Work
@@ -56,8 +56,6 @@ TOO_FEW = (
     "{} members must be placed at once, and fewer may be tried: the others have scheduling gates or another schedulerName, or are being "
     "deleted"
 )
-MAX_KINDS = 16
-"""Templates of one group whose rejecting plugins are looked at one by one."""
 
 Steps = Generator[None, None, None]
 Found = TypeVar("Found")
@@ -326,8 +324,7 @@ class GroupCycle:
         yield from self._start_bindings(attempt, placements, together)
         rejectors = yield from self._rejectors(attempt, answer.left)
         for number, placement in enumerate(placements.values()):
-            placed = Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=placement.node, pod=placement.pod)
-            self._queue.notify(placed)
+            self._queue.notify(pod_placed(placement.pod, placement.node))
             if number % MEMBERS_PER_STEP == MEMBERS_PER_STEP - 1:
                 yield
         if together.failure:
@@ -515,22 +512,8 @@ class GroupCycle:
             self._ended(_Attempt(entry=entry, group=group, members={}), "error", message)
 
     def _rejectors(self, attempt: _Attempt, pods: Sequence[PodView]) -> Generator[None, None, frozenset[Plugin]]:
-        """A generator of steps that returns the plugins whose rejection of these members a change may end.
-
-        It is not known which rule prevents the placement of a whole group. So these are all filters that apply to one of the members, and
-        the levels of the group.
-        """
-        profile, found = attempt.profile, set[Plugin]()
-        kinds = list({pod.template: pod for pod in pods}.values())
-        for pod in kinds[:MAX_KINDS]:
-            found |= hints.applying_plugins(profile.decider.filtering(self._cluster.snapshot(), pod))
-            yield
-        snapshot = self._cluster.snapshot()
-        for pod in kinds[MAX_KINDS:]:
-            found |= set(profile.chain.pod_rules(pod, snapshot).filters)
-        if found and attempt.group.terms.levels:
-            found.add(hints.GroupLevels(frozenset(level.key for level in attempt.group.terms.levels)))
-        return frozenset(found)
+        """A generator of steps that returns the plugins whose rejection of these members a change may end."""
+        return hints.group_rejectors(attempt.profile.decider, self._cluster.snapshot, attempt.group.terms, pods)
 
     def _ended(self, attempt: _Attempt, result: str, message: str, answer: Placed | None = None) -> None:
         self._emit(

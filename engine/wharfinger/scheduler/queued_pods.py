@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
@@ -20,7 +20,9 @@ from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.prepared import Reason
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.scheduler.profiles import Profile
+
+if TYPE_CHECKING:
+    from wharfinger.scheduler.profiles import Profile
 
 
 class Place(Enum):
@@ -98,6 +100,11 @@ class QueuedPod(Struct, eq=False, kw_only=True):
         """One pod for each template that is to be placed."""
         return (self.pod,)
 
+    @property
+    def is_group(self) -> bool:
+        """True for a group."""
+        return False
+
 
 class QueuedGroup(QueuedPod, eq=False, kw_only=True):
     """A group in the queue: one entry for all its members that wait.
@@ -164,11 +171,27 @@ class QueuedGroup(QueuedPod, eq=False, kw_only=True):
                 self.known_templates.setdefault(member.pod.template, {})[uid] = member
         return (next(iter(alike.values())).pod for alike in self.known_templates.values())
 
+    @property
+    def is_group(self) -> bool:
+        """True for a group."""
+        return True
+
 
 _MIN_ENTRIES = 64
 
 
-class ReadyHeap:
+class Identified(Protocol):
+    """Something with a uid."""
+
+    @property
+    def uid(self) -> str:
+        """The uid."""
+
+
+U = TypeVar("U", bound=Identified)
+
+
+class ReadyHeap(Generic[U]):
     """Queued pods by key, the smallest first; any of them can be removed.
 
     A pod that is removed, or pushed again under another key, leaves a dead entry behind that is skipped. Once most entries are dead the
@@ -176,17 +199,17 @@ class ReadyHeap:
     """
 
     def __init__(self) -> None:
-        self._entries: list[tuple[Any, int, QueuedPod]] = []
+        self._entries: list[tuple[Any, int, U]] = []
         self._live: dict[str, int] = {}  # uid → ticket of the entry that counts
         self._tickets = 0
 
     def __len__(self) -> int:
         return len(self._live)
 
-    def __contains__(self, queued: QueuedPod) -> bool:
+    def __contains__(self, queued: U) -> bool:
         return queued.uid in self._live
 
-    def push(self, queued: QueuedPod, key: Any) -> None:
+    def push(self, queued: U, key: Any) -> None:
         """Add a pod; one that is in already gets this key."""
         self._tickets += 1
         self._live[queued.uid] = self._tickets
@@ -195,11 +218,11 @@ class ReadyHeap:
             self._entries = [entry for entry in self._entries if self._live.get(entry[2].uid) == entry[1]]
             heapq.heapify(self._entries)
 
-    def remove(self, queued: QueuedPod) -> None:
+    def remove(self, queued: U) -> None:
         """Remove a pod that is in."""
         del self._live[queued.uid]
 
-    def first(self) -> QueuedPod | None:
+    def first(self) -> U | None:
         """The pod with the smallest key, which stays in; None if the heap is empty."""
         entries = self._entries
         while entries:
@@ -213,7 +236,7 @@ class ReadyHeap:
         """The smallest key; None if the heap is empty."""
         return None if self.first() is None else self._entries[0][0]
 
-    def pop(self) -> QueuedPod | None:
+    def pop(self) -> U | None:
         """The pod with the smallest key, removed; None if the heap is empty."""
         queued = self.first()
         if queued is not None:

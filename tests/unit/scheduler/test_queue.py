@@ -1,17 +1,21 @@
 """The scheduling queue: order, backoffs, gates, and the events that wake pods."""
 
+from datetime import UTC, datetime
+
 import pytest
+from msgspec.structs import replace
 
 from tests.in_memory import ManualClock
 from tests.unit.scheduler.running import Watching, node, view
 from tests.work import calls
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added, node_updated
+from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added, node_updated, pod_changed, pod_removed
 from wharfinger.framework.plugins.node_resources import NodeResourcesFit
 from wharfinger.framework.plugins.pods.inter_pod_affinity import InterPodAffinity
 from wharfinger.framework.plugins.pods.pod_topology_spread import PodTopologySpread
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile, Profiles
 from wharfinger.scheduler.queue import sub_queues
@@ -176,6 +180,19 @@ def test_events_wake_only_those_whose_rejectors_care(bench):
     near, far = (Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node="n", pod=pod) for pod in (FENCING, view("x")))
     assert (bench.queue.notify(far), bench.place_of("affinity")) == (1, "unschedulable")  # fit alone
     assert (bench.queue.notify(near), bench.place_of("affinity")) == (1, "active")
+
+
+def test_a_pod_that_is_only_marked_as_deleted_wakes_no_pod_that_waits_for_its_resources(bench):
+    bench.state.add_node(node("n", cpu="1"))
+    there = view("there", nodeName="n")
+    own = there.object
+    marked = PodView(replace(own, metadata=replace(own.metadata, deletion_timestamp=datetime.fromtimestamp(0, UTC))))
+    bench.rejected("a", FIT)
+    assert bench.queue.notify(pod_changed(there, marked)) == 0
+    relabelled = PodView(replace(marked.object, metadata=replace(marked.object.metadata, labels={"protected": "no"})))
+    assert bench.queue.notify(pod_changed(there, relabelled)) == 1
+    bench.rejected("b", FIT)
+    assert bench.queue.notify(pod_removed(marked, "n")) == 1
 
 
 def test_a_node_that_is_too_small_wakes_no_pod(bench):

@@ -152,7 +152,9 @@ class NodeResourcesFit(GroupedHints, FilterPlugin, ScorePlugin):
         return pod.priority, tuple(sorted(pod.requests.items()))
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
-        """True if the pod would fit the node of the change if pods of lower priority left it."""
+        """True if the pod would fit the node of the change if pods of lower priority left it. A pod marked as deleted is still there."""
+        if change.only_marked:
+            return False
         row = None if change.node is None else snapshot.row(change.node)
         if row is None:
             return change.node is None

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from wharfinger.emit import Failed
 from wharfinger.event_loop import Background
-from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.cluster_event import Change, ClusterEvent, pod_removed
 from wharfinger.framework.extension import Placement, Plugin, PreBindPlugin
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import Reason
@@ -203,7 +203,7 @@ class BindingCycle:
 
     def freed(self, pod: PodView, node: str) -> None:
         """Notify the queue that the place of an assumed pod is free."""
-        self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=node, pod=pod))
+        self._queue.notify(pod_removed(pod, node))
 
     async def _run(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary) -> None:
         try:

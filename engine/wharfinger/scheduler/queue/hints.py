@@ -6,8 +6,8 @@ not rule out that the change helps. Pods of one template that the same plugins r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,15 +18,49 @@ from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.extension import GroupedHints, Plugin
 from wharfinger.framework.plugin_calls import is_third_party
 from wharfinger.framework.plugins import victims
-from wharfinger.scheduler.queued_pods import QueuedGroup
 
 if TYPE_CHECKING:
     from wharfinger.framework.cluster_event import Change
+    from wharfinger.framework.evaluation.cycle import Decider
     from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.rules.pod_rules import PodRules
+    from wharfinger.groups.terms import GroupTerms
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.scheduler.queued_pods import QueuedPod
+
+MAX_KINDS = 16
+"""Templates of one group whose rejecting plugins are looked at one by one."""
+
+
+class Waiting(Protocol):
+    """A pod or a group that waits to be placed.
+
+    `rejectors` are the plugins that rejected nodes for it last time; empty if they are not known. `kinds` are pods of which one may help:
+    the pod itself, or a member of the group for each template.
+    """
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid, or a name that no pod has."""
+
+    @property
+    def pod(self) -> PodView:
+        """The pod, or one that represents the group."""
+
+    @property
+    def rejectors(self) -> frozenset[Plugin]:
+        """The plugins that rejected nodes for it."""
+
+    @property
+    def kinds(self) -> Iterable[PodView]:
+        """One pod for each template that is to be placed."""
+
+    @property
+    def is_group(self) -> bool:
+        """True for a group."""
+
+
+W = TypeVar("W", bound=Waiting)
 
 
 class Nominations(Plugin):
@@ -138,40 +172,60 @@ def _first_rejectors(filtering: Filtering, n_nodes: int) -> Iterator[Plugin]:
                 left &= ~failing
 
 
+def group_rejectors(
+    decider: Decider, snapshot: Callable[[], Snapshot], terms: GroupTerms, pods: Sequence[PodView]
+) -> Generator[None, None, frozenset[Plugin]]:
+    """A generator of steps that returns the plugins whose rejection of these members of a group a change may end.
+
+    It is not known which rule prevents the placement of a whole group. So these are all filters that apply to one of the members, and the
+    levels of the group.
+    """
+    found = set[Plugin]()
+    kinds = list({pod.template: pod for pod in pods}.values())
+    for pod in kinds[:MAX_KINDS]:
+        found |= applying_plugins(decider.filtering(snapshot(), pod))
+        yield
+    now = snapshot()
+    for pod in kinds[MAX_KINDS:]:
+        found |= set(decider.chain.pod_rules(pod, now).filters)
+    if found and terms.levels:
+        found.add(GroupLevels(frozenset(level.key for level in terms.levels)))
+    return frozenset(found)
+
+
 def timed(rejected_by: frozenset[Plugin]) -> bool:
     """True if a rejecting plugin depends on time, so that the pod has to be tried again although no event happens."""
     return any(plugin.wakes_on & ClusterEvent.TIME for plugin in rejected_by)
 
 
-class WaitingPods:
+class WaitingPods(Generic[W]):
     """Unschedulable pods, grouped by their rejectors: a change is checked once for all pods that the rejectors treat as equal.
 
     Of a group that it may help, each template is checked, unless the answer is the same for all.
     """
 
     def __init__(self) -> None:
-        self._by_rejectors: dict[frozenset[Plugin], dict[Hashable, Group]] = {}
+        self._by_rejectors: dict[frozenset[Plugin], dict[Hashable, Group[W]]] = {}
         self._place: dict[str, tuple[frozenset[Plugin], Hashable, Hashable]] = {}
 
     def __len__(self) -> int:
         return len(self._place)
 
-    def __iter__(self) -> Iterator[QueuedPod]:
+    def __iter__(self) -> Iterator[W]:
         for groups in self._by_rejectors.values():
             for group in groups.values():
                 for pods in group.values():
                     yield from pods.values()
 
-    def add(self, queued: QueuedPod) -> None:
+    def add(self, queued: W) -> None:
         """Add a pod or a group under its rejectors; a group is like no other."""
-        grouped = isinstance(queued, QueuedGroup)
-        template: Hashable = queued.uid if grouped else (queued.pod.template, queued.pod.priority)
-        alike = template if grouped else _equivalence_key(queued.rejectors, queued.pod) or template
+        template: Hashable = queued.uid if queued.is_group else (queued.pod.template, queued.pod.priority)
+        alike = template if queued.is_group else _equivalence_key(queued.rejectors, queued.pod) or template
         groups = self._by_rejectors.setdefault(queued.rejectors, {})
         groups.setdefault(alike, {}).setdefault(template, {})[queued.uid] = queued
         self._place[queued.uid] = queued.rejectors, alike, template
 
-    def remove(self, queued: QueuedPod) -> None:
+    def remove(self, queued: W) -> None:
         """Remove a pod."""
         rejected_by, alike, template = self._place.pop(queued.uid)
         groups = self._by_rejectors[rejected_by]
@@ -184,14 +238,14 @@ class WaitingPods:
                 if not groups:
                     del self._by_rejectors[rejected_by]
 
-    def pods_to_wake(self, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> list[QueuedPod]:
+    def pods_to_wake(self, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> list[W]:
         """The pods that a change may help. `snapshot` is the cluster after the change.
 
         It is taken only if a plugin checks the change itself.
 
         Plugins that fail to answer are reported, and a pod whose plugin fails is woken.
         """
-        found: list[QueuedPod] = []
+        found: list[W] = []
         for rejected_by, groups in self._by_rejectors.items():
             if rejected_by and not any(plugin.wakes_on & change.events for plugin in rejected_by):
                 continue
@@ -208,7 +262,7 @@ class WaitingPods:
         return found
 
 
-Group = dict[Hashable, dict[str, "QueuedPod"]]  # by template and priority, then by uid
+Group = dict[Hashable, dict[str, W]]  # by template and priority, then by uid
 T = TypeVar("T")
 
 
@@ -223,7 +277,7 @@ def _equivalence_key(rejected_by: frozenset[Plugin], pod: PodView) -> Hashable:
     return tuple([plugin.hint_group(pod) for plugin in grouped]) if grouped and len(grouped) == len(rejected_by) else None
 
 
-def _may_help_group(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot]) -> bool:
+def _may_help_group(queued: Waiting, change: Change, snapshot: Callable[[], Snapshot]) -> bool:
     """True if a rejector may accept a node for some pod of a group of several templates. All rejectors of the pod have groups."""
     if change.events & ClusterEvent.POLICY:
         return True
@@ -236,7 +290,7 @@ def _same_hints(rejected_by: frozenset[Plugin], change: Change) -> bool:
     return all(isinstance(plugin, GroupedHints) and plugin.same_hints for plugin in rejected_by if plugin.wakes_on & change.events)
 
 
-def may_help(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> bool:
+def may_help(queued: Waiting, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> bool:
     """True if one of the pod's rejectors may accept a node after a change, or if policies changed."""
     if not queued.rejectors or change.events & ClusterEvent.POLICY:
         return True

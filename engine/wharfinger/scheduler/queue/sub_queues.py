@@ -65,12 +65,12 @@ class SubQueues:
         self._gate_failed = gate_failed
         self._emit = emit
         self._wake = wake
-        self._active = ReadyHeap()
-        self._active_groups = ReadyHeap()
-        self._backoff = ReadyHeap()
-        self._postponed: dict[str, ReadyHeap] = {}  # of those in backoff, by namespace
-        self._error_backoff = ReadyHeap()
-        self.unschedulable = hints.WaitingPods()
+        self._active = ReadyHeap[QueuedPod]()
+        self._active_groups = ReadyHeap[QueuedPod]()
+        self._backoff = ReadyHeap[QueuedPod]()
+        self._postponed: dict[str, ReadyHeap[QueuedPod]] = {}  # of those in backoff, by namespace
+        self._error_backoff = ReadyHeap[QueuedPod]()
+        self.unschedulable = hints.WaitingPods[QueuedPod]()
         self.in_flight = InFlight()
         self._entered = 0
 
@@ -210,7 +210,7 @@ class SubQueues:
 
     def postpone(self, queued: QueuedPod, ready_at: float) -> None:
         """Put a pod or group that has no place into a backoff until its turn comes at `ready_at`, or that of a less urgent pod."""
-        self._postponed.setdefault(queued.pod.namespace, ReadyHeap()).push(queued, self._key(queued))
+        self._postponed.setdefault(queued.pod.namespace, ReadyHeap[QueuedPod]()).push(queued, self._key(queued))
         self._back_off(queued, Place.BACKOFF, ready_at, LATER_TURN)
 
     def _back_off(self, queued: QueuedPod, place: Place, ready_at: float, event: str) -> None:
@@ -285,7 +285,7 @@ class WokenPods:
 
     def __init__(self) -> None:
         self._waves: deque[tuple[Iterator[QueuedPod], str, tuple[Condition, ...]]] = deque()  # to be put in order
-        self._ordered = ReadyHeap()
+        self._ordered = ReadyHeap[QueuedPod]()
         self._reasons: dict[str, tuple[QueuedPod, str, tuple[Condition, ...]]] = {}  # by uid; without conditions the pod is tried again
         self._complete = False
 

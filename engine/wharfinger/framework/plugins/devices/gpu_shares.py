@@ -61,8 +61,8 @@ class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin, CountingPlugin):
         )
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """True if a node was added or changed, or if the removed or changed pod requests GPUs."""
-        return change.pod is None or self.names.wanted(change.pod) is not None
+        """True if a node was added or changed, or if the removed or changed pod requests GPUs; one that is to be deleted still has them."""
+        return not change.only_marked and (change.pod is None or self.names.wanted(change.pod) is not None)
 
     def counting(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Iterator[ReadInSteps]:
         """Yield the GPUs of all nodes, for a pod that requests some."""
