@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import objects
+from tests.cluster import custom, objects
 from tests.cluster.live import NAME, LiveScheduler
-from tests.cluster.policies import revision
+from tests.cluster.policies import policies, revision
 from tests.cluster.process import WharfProcess
 from tests.cluster.waiting import eventually, wait_bound
 from wharfinger.what_if.rebalance.move_check import CORDONED_BY
 
 WHARF = Path(sys.executable).with_name("wharf")
 PODS = 6
-MANY = 12
+MANY = 24
 
 
 def budget(name, *, unavailable):
@@ -399,24 +399,44 @@ RANKED = 'policy "ranked"\nscore rank weight 1000 = if node.name == "{best}" the
 
 
 @pytest.fixture
-def ranked(control_plane, nodes, tmp_path):
-    """(a file with a policy, a function that writes there which node is best): `wharf run` has it, and twelve pods are on another node."""
+def source(request):
+    """Where the scheduler reads its policies."""
+    return getattr(request, "param", "file")
+
+
+@pytest.fixture
+def ranked(control_plane, nodes, source, request, tmp_path):
+    """(a file with a policy, a function that writes which node is best there and to `source`), of which `wharf run` has the latter.
+
+    Its pods are on another node than the policy prefers.
+    """
     nodes(3, cpu="32")
     path = tmp_path / "ranked.policy"
+    flags = {"file": ["--policy", path], "ConfigMap": ["--policy-configmap=default/policies"], "SchedulingPolicy": ["--custom-resources"]}
+    if source == "SchedulingPolicy":
+        request.getfixturevalue("defined")
+        custom.create(control_plane, source, "ranked", {"source": RANKED.format(best="node-0000")})
 
     def write(best):
         path.write_text(RANKED.format(best=best))
+        if source == "ConfigMap":
+            request.getfixturevalue("config_map")(ranked=path.read_text())
+        elif source == "SchedulingPolicy":
+            custom.patch(control_plane, source, "ranked", {"spec": {"source": path.read_text()}})
 
     write("node-0000")
-    with WharfProcess(control_plane, "--policy", path, "--log-format=json") as scheduler:
+    with WharfProcess(control_plane, *flags[source], "--log-format=json") as scheduler:
+        eventually(lambda: policies(scheduler))
         control_plane.api.create(objects.deployment("web", MANY, scheduler=NAME, cpu="1"))
         wait_bound(control_plane, MANY)
+        assert used(control_plane.api) == {"node-0000"}
         before = revision(scheduler)
         write("node-0001")
         eventually(lambda: revision(scheduler) != before)
         yield path, write
 
 
+@pytest.mark.parametrize("source", ["file", "ConfigMap", "SchedulingPolicy"], indirect=True)
 def test_a_policy_that_is_edited_half_way_stops_the_plan(control_plane, ranked):
     api = control_plane.api
     path, write = ranked
@@ -464,3 +484,79 @@ def test_a_node_that_goes_half_way_gets_no_pod_and_the_report_is_not_about_polic
     assert "decides by others" not in err
     assert "Traceback" not in err
     assert cordoned(api) <= {"node-0001"}
+
+
+POOL = 'policy "pool"\nfilter pool { require node.labels["pool"] == "web" else "not of the pool" on missing reject }\n'
+
+
+@pytest.fixture
+def misplaced(control_plane, nodes, tmp_path):
+    """A file with a policy: `wharf run` has it, and its pods are on a node that it rejects since a label has moved to another node."""
+    nodes(3, cpu="32")
+    path = tmp_path / "pool.policy"
+    path.write_text(POOL)
+    label(control_plane.api, "node-0000", "web")
+    with WharfProcess(control_plane, "--policy", path, "--log-format=json"):
+        control_plane.api.create(objects.deployment("web", MANY, scheduler=NAME, cpu="1"))
+        wait_bound(control_plane, MANY)
+        label(control_plane.api, "node-0001", "web")
+        label(control_plane.api, "node-0000", None)
+        yield path
+
+
+def label(api, node, pool, key="pool"):
+    """Set a label of a node; None removes it."""
+    api.patch("Node", node, {"metadata": {"labels": {key: pool}}})
+
+
+def started(control_plane, path):
+    """The command that moves pods which their policy rejects, once the first of them has left."""
+    left = first_eviction(control_plane.api)
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME, f"--policy={path}", goal="violations")
+    eventually(left)
+    return running
+
+
+def test_labels_that_concern_no_move_do_not_stop_the_plan(control_plane, misplaced):
+    api = control_plane.api
+    running = started(control_plane, misplaced)
+    for number in range(6):
+        label(api, f"node-000{number % 3}", str(number), key="team")
+    code, out, err = ended(running)
+    assert code == 0, out + err
+    wait_bound(control_plane, MANY)
+    assert used(api) == {"node-0001"}
+    assert cordoned(api) == set()
+
+
+def test_a_label_that_moves_to_another_node_half_way_leaves_every_pod_placed(control_plane, misplaced):
+    api = control_plane.api
+    running = started(control_plane, misplaced)
+    label(api, "node-0002", "web")
+    label(api, "node-0001", None)
+    code, out, err = ended(running)
+    wait_bound(control_plane, MANY)
+    on = Counter(pod["spec"]["nodeName"] for pod in api.list("Pod"))
+    if code == 0:  # the pods were moved to the other node
+        assert on["node-0000"] == 0, out + err
+    else:
+        assert code == 1, out + err
+        assert "no longer what was planned on" in err
+    assert "decides by others" not in err
+    assert cordoned(api) == set()
+
+
+def test_a_label_that_all_targets_lose_half_way_ends_the_evictions(control_plane, misplaced):
+    api = control_plane.api
+    running = started(control_plane, misplaced)
+    label(api, "node-0001", None)
+    code, out, err = ended(running)
+    assert code == 1, out + err
+    assert "Traceback" not in err
+    assert "decides by others" not in err
+    assert cordoned(api) == set()
+    without = [pod["metadata"]["name"] for pod in api.list("Pod") if "nodeName" not in pod["spec"]]
+    assert len(without) <= 1  # one may have left at that moment; the report says so
+    assert bool(without) == ("its replacement finds no node" in err), err
+    label(api, "node-0001", "web")
+    wait_bound(control_plane, MANY)
