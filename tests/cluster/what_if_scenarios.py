@@ -4,7 +4,8 @@ A drain is done through the Eviction API, step by step; pods are created again a
 `wharf rebalance --apply`, one at a time, because two would see each other's cordons. For a capacity, one pod more is
 created than was predicted to fit. For a difference between policies, the same pods are created under the ones and then under the others.
 
-Many scenarios are on one control plane at the same time. Each has a namespace and nodes of its own, so none has an effect on another.
+Many scenarios are on one control plane at the same time. Each has a namespace, nodes and a resource of its own, so none has an effect on
+another.
 
 Pods differ in what they take: extended resources, sidecars, init containers, overhead, requests of the whole pod, local volumes, claims for
 devices. Some are members of gangs.
@@ -68,6 +69,7 @@ TAINT = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 MIRROR = {"kubernetes.io/config.mirror": "x"}
 WIDGET = "example.com/widget"
+MANY = 1000
 SANDBOX, OVERHEAD = "sandbox", 250
 """A runtime class, and the millicores that it adds to each pod."""
 LOCAL = "local"
@@ -147,9 +149,9 @@ class Scenario:
             taints = [TAINT] if draw.random() < 0.15 else None
             name = f"s{self.seed}-{i}"
             made = objects.node(name, cpu=str(draw.randint(2, 6)), pods=draw.randint(5, 12), labels=labels, taints=taints)
-            if draw.random() < 0.5:
-                for part in ("allocatable", "capacity"):
-                    made["status"][part] = {**made["status"][part], WIDGET: "3"}
+            more = {own_resource(self.seed): str(MANY)} | ({WIDGET: "3"} if draw.random() < 0.5 else {})
+            for part in ("allocatable", "capacity"):
+                made["status"][part] |= more
             if draw.random() < 0.5:
                 self.others.append(devices.resource_slice(name, draw.randint(1, 3)))
             self.nodes.append(made)
@@ -624,7 +626,19 @@ def draw_pod(name: str, namespace: str, seed: int, draw: random.Random, owners: 
     if draw.random() < 0.1 and kind != "DaemonSet":
         pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": devices.TEMPLATE}]
         pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
-    return pod, _enlarged(pod["spec"], millis, draw)
+    taken = _enlarged(pod["spec"], millis, draw)
+    resources = pod["spec"]["containers"][0]["resources"]
+    for part in ("requests", "limits"):
+        resources[part] = {**resources.get(part, {}), own_resource(seed): "1"}
+    return pod, taken
+
+
+def own_resource(seed: int) -> str:
+    """A resource that only the nodes of one scenario have, enough for all of its pods.
+
+    A pod that leaves another scenario's node is no reason then to try the pods of this one again: that would change their order.
+    """
+    return f"example.com/scenario-{seed}"
 
 
 def _enlarged(spec: Plain, millis: int, draw: random.Random) -> int:

@@ -1,26 +1,31 @@
-"""A drain ends as it says however the evictions of one step interleave with the attempts to place pods that wait."""
+"""A drain ends as it says: its steps are carried out by a scheduler on a cluster in memory, and every pod is where the plan says."""
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import json
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import wharfinger
 from tests.cluster.what_if_scenarios import LOCAL, OVERHEAD, POLICY, PRIORITIES, DrainScenario
+from tests.unit.scheduler.running import Running, scheduling
+from wharfinger.event_loop import Backoff
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.groups.turns import Turn, groups_among
-from wharfinger.simulate.placing import place_group, queue_order
-from wharfinger.steps import at_once
-from wharfinger.what_if.drain import DrainOutcome
+from wharfinger.model import objects
+from wharfinger.scheduler.queue.sub_queues import QueueSettings
+from wharfinger.scheduler.scheduler import SchedulerSettings
 from wharfinger.what_if.leaving_pods import cordoned, recreated
-from wharfinger.what_if.supposed_changes import SupposedChanges, placed
 
 OWNERS = {"StatefulSet": "uid-of-set", "DaemonSet": "uid-of-agents"}
-ORDERS = 4
+ORDERS = 2
+BACKOFF = 20.0
+OTHERS = (objects.PersistentVolume, objects.PersistentVolumeClaim, objects.StorageClass, objects.ResourceSlice, objects.PodGroup)
 CREATED = "2026-01-01T00:{:02d}:00Z"
 
 
@@ -33,7 +38,8 @@ def written(folder: Path, one: DrainScenario) -> Path:
         spec |= {"overhead": {"cpu": f"{OVERHEAD}m"}} if "runtimeClassName" in spec else {}
         spec.pop("resourceClaims", None)
         metadata = {**pod["metadata"], "uid": f"uid-{name}", "creationTimestamp": CREATED.format(number)}
-        status = {"phase": "Running" if "nodeName" in spec else "Pending"}
+        tried = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        status = {"phase": "Running"} if "nodeName" in spec else {"phase": "Pending", "conditions": [tried]}
         items.append({**pod, "kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status})
     for budget in one.budgets:
         wanted, least = budget["spec"]["selector"].get("matchLabels", {}), budget["spec"]["minAvailable"]
@@ -46,78 +52,89 @@ def written(folder: Path, one: DrainScenario) -> Path:
 
 
 class CarriedOut:
-    """A drain that is carried out in memory: its steps are those of the plan, and the order of evictions in a step is drawn."""
+    """A drain that a scheduler in memory carries out. Its steps are those of the plan; the order of evictions in a step is drawn.
 
-    def __init__(self, chain, cluster, drained, predicted, draw):
-        self.supposed = SupposedChanges(cluster.state)
-        self.decider = Decider(chain)
-        pods = {pod.key: pod for pod, _ in cluster.state.placements()} | {pod.key: pod for pod in cluster.pending}
-        self.index = groups_among(chain, cluster.state, pods.values())
-        self.waiting = []
-        self.nodes = {}
-        for name in drained:
-            snapshot = cluster.state.snapshot()
-            self.supposed.replace(cordoned(snapshot.node(snapshot.known_row(name)).object))
-        for pod in queue_order(chain, cluster.pending):
-            self.create(pod)
-        self.place()
-        for step in range(1, predicted.steps + 1):
-            leaving = [pod for pod in predicted.pods if pod.step == step]
-            for pod in draw.sample(leaving, len(leaving)):
-                self.supposed.leave(pods[pod.pod])
-                self.index.remove(pods[pod.pod].uid)
-                self.place()
-            for pod in leaving:
-                if pod.outcome is not DrainOutcome.GONE:
-                    self.create(recreated(pods[pod.pod], None))
-            self.place()
+    The scheduler tries the pods that wait when a pod is marked as deleted, and when it is gone. `pause` is the time between two steps in
+    seconds: the backoffs of rejected pods have ended then, or none has.
+    """
 
-    def create(self, pod):
-        self.index.put(pod)
-        self.nodes[pod.key] = None
-        self.waiting.append(pod)
+    def __init__(self, policies, cluster, draw, pause):
+        queue = QueueSettings(backoff=Backoff(initial=BACKOFF, maximum=BACKOFF), longest_wait=1e9)
+        self.world = Running({"wharfinger": assemble(policies)}, SchedulerSettings(queue=queue))
+        self.cluster = self.world.cluster
+        self.draw = draw
+        self.pause = pause
+        self.pods = {pod.key: pod for pod in cluster.pending} | {pod.key: pod for pod, _ in cluster.state.placements()}
+        self.nodes = {node.metadata.name: node for node in cluster.state.nodes_listed()[2]}
+        for obj in (*self.nodes.values(), *(obj for kind in OTHERS for obj in cluster.state.objects.all(kind))):
+            self.cluster.put(obj)
 
-    def place(self):
-        """Try the pods that wait, in the order of the queue, until none of them has a place."""
-        again = True
-        while again:
-            again, failed = False, False
-            tried = set()
-            for pod in sorted(self.waiting, key=self.decider.chain.sort_key):
-                if pod.uid in tried:
-                    continue
-                key = self.index.key_of(pod.uid)
-                together = [other for other in self.waiting if other is pod or (key is not None and self.index.key_of(other.uid) == key)]
-                tried |= {other.uid for other in together}
-                for got, node in self.tried(pod) if key is None else self.tried_together(key, together):
-                    self.nodes[got.key] = node
-                    self.waiting.remove(next(other for other in self.waiting if other.uid == got.uid))
-                    together = [other for other in together if other.uid != got.uid]
-                    again |= failed
-                failed |= bool(together)
+    async def run(self, one, predict):
+        """The nodes that pods have in the end, and the plan."""
+        for pod in self.pods.values():
+            if pod.node_name:
+                self.create(pod)
+        async with scheduling(self.world):
+            for key in sorted(key for key, pod in self.pods.items() if not pod.node_name):
+                self.create(self.pods[key])
+            await self.settle()
+            predicted = predict({key.partition("/")[2]: node for key, node in self.cluster.nodes_of_pods().items()})
+            for name in one.drained:
+                self.cluster.put(cordoned(self.nodes[name]))
+            await self.settle()
+            for step in range(1, predicted.steps + 1):
+                await self.do([pod for pod in predicted.pods if pod.step == step])
+        assert not self.world.seen.failures
+        return self.cluster.nodes_of_pods(), predicted
 
-    def tried(self, pod):
-        result, _ = placed(self.decider, self.supposed, pod)
-        return [] if result.node is None else [(pod, result.node)]
+    async def do(self, leaving):
+        """Evict the pods of a step, and create those again that have a controller."""
+        for pod in self.draw.sample(leaving, len(leaving)):
+            there = self.cluster.pod(pod.pod)
+            self.cluster.put(replace(there, metadata=replace(there.metadata, deletion_timestamp=datetime.fromtimestamp(0, UTC))))
+            await self.world.calm()
+            self.cluster.remove("Pod", pod.pod)
+            if self.draw.random() < 0.5:
+                await self.world.calm()
+        await self.settle()
+        self.cluster.lagging = True  # they are created at the same time
+        for pod in leaving:
+            if pod.placement is not None:
+                self.create(recreated(self.pods[pod.pod], None), again=True)
+        self.cluster.lagging = False
+        self.cluster.catch_up()
+        await self.settle()
 
-    def tried_together(self, key, members):
-        turn = Turn(pods=tuple(members), group=key)
-        outcomes, _ = at_once(place_group(self.decider, self.supposed, self.index, turn, watch=lambda *_: None))
-        return [(each.decision.pod, each.decision.node) for each in outcomes if each.decision.node is not None]
+    def create(self, pod, *, again=False):
+        metadata = replace(pod.object.metadata, uid=f"{pod.uid}-again") if again else pod.object.metadata
+        self.cluster.put(replace(pod.object, metadata=metadata, spec=replace(pod.object.spec, scheduler_name="wharfinger")))
+
+    async def settle(self):
+        await self.world.calm()
+        self.world.clock.move(self.pause)
+        await self.world.calm()
 
 
-@pytest.mark.parametrize("seeds", [range(25), range(25, 50), (143, 910415)], ids=str)
-def test_the_order_of_evictions_in_a_step_makes_no_difference(tmp_path, seeds):
+@pytest.mark.parametrize("pause", [0.0, 2 * BACKOFF], ids=["in backoff", "after the backoffs"])
+@pytest.mark.parametrize("seeds", [range(20), range(20, 40), (99, 143, 425, 1633, 710045, 910415)], ids=str)
+def test_every_pod_is_where_the_plan_says(tmp_path, seeds, pause):
     (tmp_path / "one.policy").write_text(POLICY)
     policies = wharfinger.load_policies(tmp_path / "one.policy")
     for seed in seeds:
         one = DrainScenario("default", seed)
         one.draw(random.Random(seed), OWNERS)
-        path = written(tmp_path, one)
-        cluster = wharfinger.load_snapshot(path)
-        predicted = wharfinger.drain(policies, cluster, one.drained, pods=cluster.pending, **one.options)
-        wanted = {pod.pod: pod.node for pod in predicted.pods if pod.placement is not None}
+        drawn = copy.deepcopy(one.pods)
+
+        def predict(nodes, one=one):
+            """The drain of the cluster as it is once the scheduler has placed what it can."""
+            for name, node in nodes.items():
+                one.pods[name]["spec"]["nodeName"] = node
+            cluster = wharfinger.load_snapshot(written(tmp_path, one))
+            return wharfinger.drain(policies, cluster, one.drained, pods=cluster.pending, **one.options)
+
         for order in range(ORDERS):
-            done = CarriedOut(assemble(policies), wharfinger.load_snapshot(path), one.drained, predicted, random.Random(order))
-            found = {name: node for name, node in done.nodes.items() if name in wanted}
-            assert found == wanted, (seed, order)
+            one.pods = copy.deepcopy(drawn)
+            cluster = wharfinger.load_snapshot(written(tmp_path, one))
+            nodes, predicted = asyncio.run(CarriedOut(policies, cluster, random.Random(order), pause).run(one, predict))
+            wanted = {pod.pod: pod.node for pod in predicted.pods if pod.placement is not None}
+            assert {name: nodes.get(name) for name in wanted} == wanted, (seed, order)

@@ -20,29 +20,34 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, structs
 
 from wharfinger.framework.chain import Chain
+from wharfinger.framework.cluster_event import NODE_REMOVED
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
+from wharfinger.framework.extension import Plugin
 from wharfinger.framework.plugins.victims import has_lower
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult, GroupState
-from wharfinger.groups.turns import Turn, groups_in_steps
+from wharfinger.groups.turns import Turn, groups_in_steps, with_priority
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.scheduler.queue import hints
 from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, pod_result, utilisation
 from wharfinger.simulate.placing import place_group, queue_order, read_in_steps
 from wharfinger.steps import at_once
 from wharfinger.what_if.leaving_pods import Evictions, Refusal, cordoned, recreated, refusals, replaceable, staying
 from wharfinger.what_if.supposed_changes import SupposedChanges, placed
+from wharfinger.what_if.supposed_queue import SupposedQueue, WaitingTurn
 
 PODS_PER_STEP = 64
 """The pods whose budgets are checked in one step, or that get an answer which is known."""
@@ -257,10 +262,11 @@ class _Drain:
         self._decider = decider
         self._evictions = Evictions(self._state.objects)
         self._moving: dict[str, _LeavingPod] = {}
-        self._waiting: list[_LeavingPod] = []
-        self._failed: dict[Hashable, PodResult] = {}
+        self._queue = SupposedQueue(self._state.snapshot, self._sort_key)
+        self._supposed.changed = self._queue.notify
+        self._failed: dict[Hashable, tuple[PodResult, frozenset[Plugin]]] = {}
         self._failed_at = -1
-        self._decided = 0
+        self._decided = self._tried = 0
         self._entered = 0
         self._uses: dict[str, tuple[int, int]] = {}
         self._index = GroupIndex(self._state.objects)
@@ -284,10 +290,11 @@ class _Drain:
         for node in nodes:
             leaving.append(self._pods_of(node))
             yield
-        for node in nodes:
-            self._supposed.replace(cordoned(self._node(node).object))
         for pod in queue_order(self._chain, waiting):
             self._enqueue(self._moving.setdefault(pod.uid, _LeavingPod(pod, "")), pod)
+        yield from self._find_rejectors()
+        for node in nodes:
+            self._supposed.replace(cordoned(self._node(node).object))
         yield from self._place()
         left: list[_LeavingPod] = []
         for on_node in leaving:
@@ -364,17 +371,28 @@ class _Drain:
                 break
             self.steps += 1
             for moving in allowed:
-                self._supposed.leave(moving.pod)
-                self._index.remove(moving.pod.uid)
-                self._advance()
-                yield
-            if one_by_one or len(left) == 1:
-                yield from self._place()
+                yield from self._evict(moving, alone=one_by_one or len(left) == 1)
             for moving in allowed:
                 self._leave(moving)
             yield from self._place()
             left = [moving for moving in left if moving.step is None]
         return left
+
+    def _evict(self, moving: _LeavingPod, *, alone: bool) -> Generator[None]:
+        """Let a pod leave. It is marked as deleted first, and gone later: both may wake pods that wait.
+
+        Only if it leaves alone may they get a place. Otherwise they are put behind those that were not woken.
+        """
+        self._queue.in_vain = not alone
+        if self._queue:
+            self._supposed.mark_deleted(moving.pod)
+            yield from self._place_woken()
+        self._supposed.leave(moving.pod)
+        self._index.remove(moving.pod.uid)
+        self._advance()
+        yield from self._place_woken()
+        yield
+        self._queue.in_vain = False
 
     def _evicted(self, left: Iterable[_LeavingPod], *, one_by_one: bool) -> Generator[None, None, list[_LeavingPod]]:
         """The pods whose eviction is allowed now, each counted; with `one_by_one` the first of them, `alone` if there are others."""
@@ -396,8 +414,7 @@ class _Drain:
         leaving = frozenset(moving.pod.uid for moving in left)
         sources = {moving.source for moving in left}
         asked: set[Hashable] = set()
-        for number, moving in enumerate(self._waiting):
-            pod = self._supposed.claimed(moving.replacement)
+        for number, pod in enumerate(self._queue):
             group, snapshot = self._index.key_of(pod.uid), self._state.snapshot()
             alike = group, self._chain.key(pod, snapshot)
             if alike in asked:
@@ -426,11 +443,12 @@ class _Drain:
             moving.order = self._next_order()
 
     def _enqueue(self, moving: _LeavingPod, pod: PodView) -> None:
+        pod = self._supposed.claimed(pod)
         moving.replacement, moving.placement, moving.order = pod, None, self._next_order()
-        self._index.put(pod)
+        key = self._index.put(pod)
         gate = self._chain.gate(pod)
         if gate is None:
-            self._waiting.append(moving)
+            self._queue.add(pod, key)
         else:
             moving.placement = gated_result(pod, gate, self._state.snapshot().n_nodes)
 
@@ -441,36 +459,82 @@ class _Drain:
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._state.snapshot().now, UTC)
 
+    def _sort_key(self, pod: PodView, group: str | None) -> Any:
+        """The place of a pod in the queue, or of a group by the pod that represents it, as the chain sorts them."""
+        terms = None if group is None else self._index.terms(group)
+        return self._chain.sort_key(pod if terms is None else with_priority(pod, terms.priority))
+
+    def _find_rejectors(self) -> Generator[None]:
+        """Let the pods wait that were tried before the drain, as their status says, and that fit on no node."""
+        ready = []
+        while (turn := self._queue.pop()) is not None:
+            ready.append(turn)
+        for turn in ready:
+            rejectors = yield from self._rejectors(turn)
+            if rejectors is None:
+                self._queue.wake(turn)
+            else:
+                self._queue.failed(turn, rejectors)
+
+    def _rejectors(self, turn: WaitingTurn) -> Generator[None, None, frozenset[Plugin] | None]:
+        """The plugins that reject nodes for a turn; None if it has not failed yet, or is a pod that fits on a node."""
+        if not all(map(_has_failed, turn.members.values())):
+            return None
+        if turn.group is not None:
+            return (yield from self._group_rejectors(turn.group, turn))
+        yield
+        decision = self._decider.decide(self._state.snapshot(), turn.pod)
+        return hints.rejectors(decision) if decision.node is None else None
+
+    def _group_rejectors(self, key: str, turn: WaitingTurn) -> Generator[None, None, frozenset[Plugin]]:
+        """The plugins whose rejection of a group a change may end; a group without enough members waits for them."""
+        terms = self._index.terms(key)
+        if terms is None or self._index.waiting_reason(key) is not None:
+            return frozenset({hints.GROUP_MEMBERS})
+        return (yield from hints.group_rejectors(self._decider, self._state.snapshot, terms, tuple(turn.members.values())))
+
+    def _place_woken(self) -> Generator[None]:
+        """Try the pods that are ready, in the order of the queue."""
+        while (turn := self._queue.pop()) is not None:
+            self._queue.failed(turn, (yield from self._attempt(turn)))
+
     def _place(self) -> Generator[None]:
-        """Try the pods that wait, in the order of the queue; all again if one was placed or evicted after another had failed."""
+        """Try the pods that are ready, in the order of the queue, and then the others, whose reasons may be others now."""
         again = True
         while again:
-            again = failed = False
-            waiting, self._waiting = sorted(self._waiting, key=lambda moving: (self._chain.sort_key(moving.replacement), moving.order)), []
-            for number, together in enumerate(self._turns(waiting)):
-                key = self._index.key_of(together[0].replacement.uid)
-                decided = self._decided
-                victims, for_pod = (self._try(together[0]), together[0]) if key is None else (yield from self._try_group(key, together))
-                for moving in together:
-                    if moving.placement is None or moving.placement.node is None:
-                        self._waiting.append(moving)
-                        failed = True
-                    else:
-                        self._evictions.replaced(moving.pod)
-                        again |= failed
-                again |= bool(victims)
-                for victim in victims:
-                    self._displace(victim, for_pod.pod.key)
-                if key is not None or self._decided != decided or number % PODS_PER_STEP == PODS_PER_STEP - 1:
-                    yield
+            yield from self._place_woken()
+            again = False
+            for turn in self._queue.sleeping():
+                n_members = len(turn.members)
+                self._queue.take(turn)
+                rejectors = yield from self._attempt(turn)
+                if turn.outdated:
+                    turn.rejectors, turn.outdated = rejectors, False
+                self._queue.put_back(turn)
+                if len(turn.members) < n_members:
+                    again = True
+                    break
 
-    def _turns(self, waiting: Sequence[_LeavingPod]) -> list[list[_LeavingPod]]:
-        """The pods that wait, in order; the members of a group together, at the position of the first of them."""
-        found: dict[str, list[_LeavingPod]] = {}
-        for moving in waiting:
-            uid = moving.replacement.uid
-            found.setdefault(self._index.key_of(uid) or f"pod {uid}", []).append(moving)
-        return list(found.values())
+    def _attempt(self, turn: WaitingTurn) -> Generator[None, None, frozenset[Plugin]]:
+        """A generator of steps that tries a pod or a group; pods with a node leave the turn. Returns the plugins that reject others."""
+        moving = [self._moving[uid] for uid in turn.members]
+        decided = self._decided
+        if turn.group is None:
+            for_pod, (victims, rejectors) = moving[0], self._try(moving[0])
+        else:
+            victims, for_pod = yield from self._try_group(turn.group, moving)
+        for each in moving:
+            if each.placement is not None and each.placement.node is not None:
+                self._evictions.replaced(each.pod)
+                del turn.members[each.replacement.uid]
+        if turn.group is not None:
+            rejectors = (yield from self._group_rejectors(turn.group, turn)) if turn.members else frozenset()
+        for victim in victims:
+            self._displace(victim, for_pod.pod.key)
+        self._tried += 1
+        if turn.group is not None or self._decided != decided or self._tried % PODS_PER_STEP == 0:
+            yield
+        return rejectors
 
     def _try_group(self, key: str, members: Sequence[_LeavingPod]) -> Generator[None, None, tuple[tuple[PodView, ...], _LeavingPod]]:
         """A generator of steps that places members of a group, and returns the pods evicted for it with the member named for them."""
@@ -484,8 +548,8 @@ class _Drain:
         self._groups[key] = result
         return tuple(victims), by_uid[outcomes[0].decision.pod.uid] if outcomes else members[0]
 
-    def _try(self, moving: _LeavingPod) -> tuple[PodView, ...]:
-        """Decide about a replacement, and return the pods that were evicted for it.
+    def _try(self, moving: _LeavingPod) -> tuple[tuple[PodView, ...], frozenset[Plugin]]:
+        """Decide about a replacement; returns the pods that were evicted for it, and the plugins that reject it.
 
         Pods with equal keys get equal answers, so a failure is decided once as long as the state is the same.
         """
@@ -495,13 +559,19 @@ class _Drain:
         key = self._chain.key(pod, snapshot), snapshot.nominated_to(pod.uid) or pod.nominated_node
         known = self._failed.get(key)
         if known is not None:
-            moving.placement = structs.replace(known, pod=pod.key)
-            return ()
+            moving.placement = structs.replace(known[0], pod=pod.key)
+            return (), known[1]
         self._decided += 1
-        moving.placement, evicted = placed(self._decider, self._supposed, pod)
+        rejectors: frozenset[Plugin] = frozenset()
+
+        def note(decision: Decision) -> None:
+            nonlocal rejectors
+            rejectors = hints.rejectors(decision)
+
+        moving.placement, evicted = placed(self._decider, self._supposed, pod, note)
         if self._failed_at == self._state.revision:
-            self._failed[key] = moving.placement
-        return evicted
+            self._failed[key] = moving.placement, rejectors
+        return evicted, rejectors
 
     def _displace(self, victim: PodView, displaced_by: str) -> None:
         """Count a pod that preemption has evicted, and put its replacement into the queue."""
@@ -520,7 +590,13 @@ class _Drain:
                 self._enqueue(moving, moving.replacement)
         for node in nodes:
             self._state.remove_node(node)
+            self._queue.notify(NODE_REMOVED)
         yield from self._place()
+
+
+def _has_failed(pod: PodView) -> bool:
+    """True if the status of a pod says that a scheduler found no node for it."""
+    return any(found.type == "PodScheduled" and found.status == "False" for found in pod.object.status.conditions)
 
 
 def _may_preempt(pod: PodView, snapshot: Snapshot) -> bool:

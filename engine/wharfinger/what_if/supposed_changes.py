@@ -14,13 +14,23 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Container, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wharfinger.framework.cluster_event import (
+    Change,
+    node_updated,
+    object_put,
+    object_removed,
+    pod_changed,
+    pod_placed,
+    pod_removed,
+)
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.plugins.volumes import volume_claims
@@ -38,14 +48,20 @@ from wharfinger.simulate.placing import bind_claims, place_group, read_in_steps
 from wharfinger.what_if.leaving_pods import staying
 
 _PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOf")
+MARKED = datetime.fromtimestamp(0, UTC)
+"""The time at which pods are marked as being deleted; only whether there is a mark counts."""
 _OF_VOLUMES = (objects.PersistentVolumeClaim, objects.PersistentVolume)
 
 
 class SupposedChanges:
-    """A context that puts a state back at its end: same nodes, pods, nominations, objects and groups; only the revision is higher."""
+    """A context that puts a state back at its end: same nodes, pods, nominations, objects and groups; only the revision is higher.
 
-    def __init__(self, state: ClusterState) -> None:
+    `changed` is called after each change of a node, a pod or another object, but not when changes are undone.
+    """
+
+    def __init__(self, state: ClusterState, changed: Callable[[Change], None] = lambda _change: None) -> None:
         self.state = state
+        self.changed = changed
         self._sizes = dict(state.snapshot().group_sizes)
         self._forget()
 
@@ -54,6 +70,7 @@ class SupposedChanges:
         self._nominated: list[tuple[PodView, str]] = []
         self._nodes: list[NewNode] = []
         self._left: list[PodView] = []
+        self._marked: dict[str, PodView] = {}
         self._replaced: list[objects.Node] = []
         self._put: list[tuple[str, str, objects.AnyObject | None]] = []
         self._volumes: dict[tuple[str, str], objects.AnyObject] | None = None
@@ -79,17 +96,22 @@ class SupposedChanges:
         device_claims.write_claims(self.state, pod, claims, self.put)
         self.state.assume(pod, node)
         self._placed[pod.uid] = pod
+        self.changed(pod_placed(pod, node))
 
     def put(self, obj: objects.AnyObject) -> None:
         """Add or replace an object that is neither a node nor a pod."""
         before = self.state.objects.get(type(obj), obj.metadata.name, obj.metadata.namespace)
-        self._put.append((objects.kind_of(obj), objects.key_of(obj), before))
+        kind = objects.kind_of(obj)
+        self._put.append((kind, objects.key_of(obj), before))
         self.state.put(obj)
+        self.changed(object_put(kind, obj, before))
 
     def drop(self, obj: objects.AnyObject) -> None:
         """Remove an object that is neither a node nor a pod."""
-        self._put.append((objects.kind_of(obj), objects.key_of(obj), obj))
-        self.state.drop(objects.kind_of(obj), objects.key_of(obj))
+        kind = objects.kind_of(obj)
+        self._put.append((kind, objects.key_of(obj), obj))
+        self.state.drop(kind, objects.key_of(obj))
+        self.changed(object_removed(kind, obj))
 
     def add(self, new: NewNode) -> None:
         """Add a node with what runs there."""
@@ -102,18 +124,35 @@ class SupposedChanges:
             self.state.add_pod(pod)
         self._nodes.append(new)
 
+    def mark_deleted(self, pod: PodView) -> None:
+        """Mark a placed pod as being deleted; it stays on its node until `leave`."""
+        placed = self.state.snapshot().placed(pod.uid)
+        if placed is None or pod.terminating:
+            return
+        was, own = placed[1], placed[1].object
+        marked = PodView(replace(own, metadata=replace(own.metadata, deletion_timestamp=MARKED)))
+        self._marked[pod.uid] = was
+        self.state.add_pod(marked)
+        self.changed(pod_changed(was, marked))
+
     def leave(self, pod: PodView) -> None:
         """Remove a placed pod from its node, and release its devices."""
+        placed = self.state.snapshot().placed(pod.uid)
         if self.state.remove_pod(pod):
             if self._placed.pop(pod.uid, None) is None:
-                self._left.append(pod)
+                self._left.append(self._marked.pop(pod.uid, pod))
+            self.changed(pod_removed(pod, pod.node_name if placed is None else placed[1].node_name))
             device_claims.give_back_claims(self.state, pod, self.put, self.drop)
 
     def replace(self, node: objects.Node) -> None:
         """Replace the node of this name by this one."""
         snapshot = self.state.snapshot()
-        self._replaced.append(snapshot.node(snapshot.known_row(node.metadata.name)).object)
+        before = snapshot.node(snapshot.known_row(node.metadata.name)).object
+        self._replaced.append(before)
         self.state.update_node(node)
+        change = node_updated(before, node)
+        if change is not None:
+            self.changed(change)
 
     def undo(self) -> None:
         """Restore the state; later changes can be undone in the same way."""
@@ -121,7 +160,7 @@ class SupposedChanges:
             self.state.forget(pod)
         for node in reversed(self._replaced):
             self.state.update_node(node)
-        for pod in self._left:
+        for pod in (*self._left, *self._marked.values()):
             self.state.add_pod(pod)
         for pod, nominated in self._nominated:
             self.state.nominate(pod, nominated)
@@ -286,8 +325,13 @@ def _result(decision: Decision, _snapshot: Snapshot, evicted: tuple[PodView, ...
     return pod_result(decision, evicted)
 
 
-def placed(decider: Decider, supposed: SupposedChanges, pod: PodView) -> tuple[PodResult, tuple[PodView, ...]]:
-    """(the decision about a pod, which is placed; the victims of preemption, which leave)."""
+def placed(
+    decider: Decider, supposed: SupposedChanges, pod: PodView, failed: Callable[[Decision], None] = lambda _decision: None
+) -> tuple[PodResult, tuple[PodView, ...]]:
+    """(the decision about a pod, which is placed; the victims of preemption, which leave).
+
+    `failed` is called with the decision, while its details are readable, if it names no node.
+    """
     state = supposed.state
     pod = supposed.claimed(pod)
     decision = decider.decide(state.snapshot(), pod)
@@ -300,4 +344,6 @@ def placed(decider: Decider, supposed: SupposedChanges, pod: PodView) -> tuple[P
     result = pod_result(decision, evicted)
     if decision.node is not None:
         supposed.place(decision.assigned, decision.node, decision.claims)
+    else:
+        failed(decision)
     return result, evicted

@@ -192,6 +192,30 @@ def test_a_step_is_one_eviction_where_a_waiting_pod_may_take_the_place(waiting, 
     assert [each.alone for each in leaving] == [steps == 2, False]  # the last one has no other
 
 
+TRIED = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "cpu", "first"),
+    [
+        pytest.param(TRIED, "2", "younger", id="the older one is woken in vain"),
+        pytest.param(TRIED, "4", "older", id="none is woken: the older one does not fit on the cordoned node"),
+        pytest.param({"phase": "Pending"}, "2", "older", id="none is woken: the first attempt fails because of the cordon"),
+    ],
+)
+def test_a_pod_that_an_eviction_wakes_in_vain_goes_behind_the_others(status, cpu, first):
+    """Once the large pod has left, there are 3 cores on the cordoned node. Once the web pod has left, one of both fits on node b."""
+    nodes = [node(name, labels={"zone": "z"}) for name in "ab"]
+    older, younger = ({"metadata": {"creationTimestamp": f"2026-01-01T00:00:0{second}Z"}} for second in range(2))
+    waits = [
+        owned("older", on="", cpu=cpu, status=status, **NOT_WITH_WEB, **older),
+        owned("younger", on="", cpu="4", status=status, nodeSelector={"kubernetes.io/hostname": "b"}, **NOT_WITH_WEB, **younger),
+    ]
+    leaving = [pod("large", on="a", requests={"cpu": "3"}, priority=5), pod("web", on="a", requests={"cpu": "1"}, labels=WEB)]
+    result = drained(state(nodes, leaving), force=True, waiting=[PodView(decode.convert(each, objects.Pod)) for each in waits])
+    assert {each.pod.removeprefix("default/") for each in result.pods if each.node == "b"} == {first}
+
+
 def test_an_unknown_node_is_named_with_the_nearest_one_and_nothing_changes():
     cluster = state([node("node-a"), node("node-b")], [owned("one", on="node-a")])
     revision = cluster.revision

@@ -1,0 +1,139 @@
+"""The scheduling queue as a question supposes it: which pod is tried next, and which pods that found no node a change wakes.
+
+Changes wake pods by the hints of the scheduler. The order is that of its queue: first the pods that were never tried, then those that were
+woken; each by priority, and of equal priority by the time since they came or since their last attempt failed. A pod that was woken in
+vain is thus behind the others, as in kube-scheduler. Times are only an order here: no backoff ends while pods are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.emit import ignore
+from wharfinger.scheduler.queue.hints import WaitingPods
+from wharfinger.scheduler.queued_pods import ReadyHeap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from wharfinger.framework.cluster_event import Change
+    from wharfinger.framework.extension import Plugin
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+
+class WaitingTurn:
+    """A pod that waits, or the members of a group that wait, in the order in which they are tried; `group` is the key of the group.
+
+    `pod` represents them in the order of the queue. `waits_since` grows with the time at which they came, or at which they were tried last.
+    `rejectors` are those of the last attempt, if not `outdated`.
+    """
+
+    def __init__(self, pod: PodView, group: str | None, since: int) -> None:
+        self.group = group
+        self.uid = pod.uid if group is None else f"group {group}"
+        self.pod = pod
+        self.members: dict[str, PodView] = {}
+        self.rejectors: frozenset[Plugin] = frozenset()
+        self.waits_since = since
+        self.was_tried = self.outdated = False
+
+    @property
+    def is_group(self) -> bool:
+        """True for a group."""
+        return self.group is not None
+
+    @property
+    def kinds(self) -> Iterable[PodView]:
+        """One pod for each template that is to be placed."""
+        return {pod.template: pod for pod in self.members.values()}.values()
+
+
+class SupposedQueue:
+    """The pods that wait. `snapshot` is the cluster as it is; `sort_key` returns the place of a pod, or of a group by the pod for it."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot], sort_key: Callable[[PodView, str | None], Any]) -> None:
+        self._snapshot = snapshot
+        self._sort_key = sort_key
+        self._turns: dict[str, WaitingTurn] = {}
+        self._ready = ReadyHeap[WaitingTurn]()
+        self._sleeping = WaitingPods[WaitingTurn]()
+        self._clock = 0
+        self.in_vain = False
+        """True while attempts are known to fail: pods that changes wake are not tried, but get the place that they have after that."""
+
+    def __bool__(self) -> bool:
+        return bool(self._turns)
+
+    def __iter__(self) -> Iterator[PodView]:
+        """The pods that wait."""
+        return (pod for turn in self._turns.values() for pod in turn.members.values())
+
+    def _next_time(self) -> int:
+        self._clock += 1
+        return self._clock
+
+    # ── into the queue ──
+
+    def add(self, pod: PodView, group: str | None) -> WaitingTurn:
+        """Add a pod that was not tried yet; its group is tried again with it. Returns its turn."""
+        uid = pod.uid if group is None else f"group {group}"
+        turn = self._turns.get(uid)
+        if turn is None:
+            turn = self._turns[uid] = WaitingTurn(pod, group, self._next_time())
+        elif turn not in self._ready:
+            self._sleeping.remove(turn)
+        turn.members[pod.uid] = pod
+        turn.pod = max(turn.members.values(), key=lambda member: member.priority)
+        self.wake(turn)
+        return turn
+
+    def failed(self, turn: WaitingTurn, rejectors: frozenset[Plugin]) -> None:
+        """Let the pods of a turn that was tried wait until a change may help those that have no node."""
+        turn.waits_since, turn.was_tried, turn.outdated = self._next_time(), True, False
+        turn.rejectors = rejectors
+        self.put_back(turn)
+
+    def put_back(self, turn: WaitingTurn) -> None:
+        """Let the pods of a turn wait as before."""
+        if turn.members:
+            self._sleeping.add(turn)
+        else:
+            del self._turns[turn.uid]
+
+    # ── out of the queue ──
+
+    def pop(self) -> WaitingTurn | None:
+        """The turn that is tried now, taken out until `failed`; None if no pod is ready."""
+        return self._ready.pop()
+
+    def sleeping(self) -> list[WaitingTurn]:
+        """The turns that no change has woken, in the order in which they would be tried."""
+        return sorted(self._sleeping, key=self._key)
+
+    def take(self, turn: WaitingTurn) -> None:
+        """Take out one of the turns that no change has woken, until `put_back`."""
+        self._sleeping.remove(turn)
+
+    # ── changes ──
+
+    def notify(self, change: Change) -> None:
+        """Wake the pods that a change may help. While `in_vain`, they stay where they are, behind the others."""
+        if not len(self._sleeping):
+            return
+        woken = self._sleeping.pods_to_wake(change, self._snapshot, ignore)
+        if self.in_vain:
+            for turn in sorted(woken, key=lambda turn: turn.waits_since):
+                turn.waits_since, turn.outdated = self._next_time(), True
+            return
+        for turn in woken:
+            self._sleeping.remove(turn)
+            self.wake(turn)
+
+    def wake(self, turn: WaitingTurn) -> None:
+        """Let a turn that was taken out be tried again."""
+        self._ready.push(turn, self._key(turn))
+
+    def _key(self, turn: WaitingTurn) -> tuple[Any, ...]:
+        return turn.was_tried, self._sort_key(turn.pod, turn.group), turn.waits_since
