@@ -17,8 +17,10 @@ Every unit is listed once, with its dimension and its exact factor; what is not 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
+from functools import cache
 from math import isfinite
 
 import msgspec
@@ -125,6 +127,7 @@ def _table() -> dict[str, Unit]:
 
 
 UNITS = _table()
+_BASE_UNITS = {Kind.CPU: "m", Kind.MEMORY: "B", Kind.DURATION: "s"}
 
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
 """The characters that a backslash and a letter stand for in a string, by the letter."""
@@ -168,7 +171,11 @@ def base_value(digits: str, unit: str) -> float | None:
     nearest = float(digits)
     if len(digits) > MAX_DIGITS or not MIN_NUMBER < abs(nearest) < MAX_NUMBER:
         return 0.0 if nearest == 0 else None
-    return float(Fraction(digits) * UNITS[unit].factor) if unit else nearest
+    if not unit:
+        return nearest
+    numerator, denominator = Decimal(digits).as_integer_ratio()
+    factor = UNITS[unit].factor
+    return (numerator * factor.numerator) / (denominator * factor.denominator)  # rounded once
 
 
 def literal_kind(digits: str, unit: str) -> Kind:
@@ -199,12 +206,12 @@ def literal(value: float, kind: Kind) -> str:
         return _digits(value)
     if kind is Kind.PERCENT:
         return f"{_digits(round(value * 100, 9))}%"
-    exact = Fraction(value)
-    best = max((u for u in _exact_units(kind) if (exact / UNITS[u].factor).denominator == 1), key=lambda u: UNITS[u].factor, default="")
-    if best and value:
-        return f"{int(exact / UNITS[best].factor)}{best}"
-    smallest = {Kind.CPU: "m", Kind.MEMORY: "B", Kind.DURATION: "s"}[kind]
-    return f"{_digits(float(exact / UNITS[smallest].factor))}{smallest}"
+    numerator, denominator = value.as_integer_ratio()
+    for unit, times, divided in _exact_units(kind) if value else ():
+        amount, rest = divmod(numerator * divided, denominator * times)
+        if not rest:
+            return f"{amount}{unit}"
+    return f"{_digits(value)}{_BASE_UNITS[kind]}"
 
 
 def readable(value: float, kind: Kind) -> str:
@@ -224,9 +231,12 @@ def readable(value: float, kind: Kind) -> str:
     return _digits(round(value, 3))
 
 
-def _exact_units(kind: Kind) -> tuple[str, ...]:
-    units = [name for name, unit in UNITS.items() if unit.kind is kind]
-    return tuple(u for u in units if kind is not Kind.MEMORY or u == "B" or u.endswith("i")) or tuple(units)
+@cache
+def _exact_units(kind: Kind) -> tuple[tuple[str, int, int], ...]:
+    """The units in which values of a kind are written, the largest first, with numerator and denominator; of memory powers of 1024."""
+    units = {name: unit.factor for name, unit in UNITS.items() if unit.kind is kind}
+    written = [name for name in units if kind is not Kind.MEMORY or name == "B" or name.endswith("i")]
+    return tuple((name, *units[name].as_integer_ratio()) for name in sorted(written, key=lambda name: units[name], reverse=True))
 
 
 def _instant(seconds: float) -> str:

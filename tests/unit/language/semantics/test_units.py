@@ -112,3 +112,16 @@ def test_a_number_without_a_unit_is_the_nearest_float_at_little_work(digits: str
     """A text may hold ten thousand of them."""
     assert types.base_value(digits, "") == float(Fraction(digits))
     assert calls(lambda: types.base_value(digits, "")) < 10
+
+
+@pytest.mark.parametrize("unit", ["Mi", "%", "ms", "cpu", "G"])
+@pytest.mark.parametrize("digits", ["0.1", "9007199254740993", "123456789.123456789", "2.5e-7", "3"])
+def test_a_quantity_is_the_nearest_float_at_little_work(digits: str, unit: str) -> None:
+    assert types.base_value(digits, unit) == float(Fraction(digits) * types.UNITS[unit].factor)
+    assert calls(lambda: types.base_value(digits, unit)) < 15
+
+
+@pytest.mark.parametrize(("value", "kind"), [(3.0 * 2**20, Kind.MEMORY), (0.3, Kind.MEMORY), (1250.0, Kind.CPU), (0.0015, Kind.DURATION)])
+def test_a_quantity_is_written_at_little_work(value: float, kind: Kind) -> None:
+    types.literal(value, kind)
+    assert calls(lambda: types.literal(value, kind)) < 30
