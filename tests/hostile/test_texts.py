@@ -7,7 +7,7 @@ import contextlib
 import pytest
 from msgspec.structs import replace
 
-from tests.hostile import doubling, mixtures, productions, texts
+from tests.hostile import blocks, doubling, mixtures, productions, texts
 from tests.unit.language.policies import checked
 from tests.work import calls
 from wharfinger.compiler.program import compile_policy
@@ -76,6 +76,14 @@ def test_a_second_expectation_about_a_node_takes_little_work(name):
     steps = policy.tests[0].steps
     once, often = (replace(policy, tests=(replace(policy.tests[0], steps=steps[: 4 + n]),)) for n in (1, 60))
     assert calls(lambda: policy_tests.run([often])) <= 1.5 * calls(lambda: policy_tests.run([once]))
+
+
+def test_the_group_of_a_pod_in_a_test_is_found_once():
+    """Not again for each pod that is placed."""
+    few, many = (
+        calls(lambda n=n: policy_tests.run([checked(blocks.FAMILIES["huge groups in a test"](n))[0]])) for n in (4 * SMALL, 8 * SMALL)
+    )
+    assert many <= 2.2 * few
 
 
 @pytest.mark.parametrize("name", texts.NESTED)

@@ -256,6 +256,11 @@ class GroupIndex:
         found = self._groups.get(key)
         return () if found is None else tuple(sorted(found.by_uid.values(), key=_order))
 
+    def size(self, key: str) -> int:
+        """The number of members of a group, placed or not; 0 for an unknown key."""
+        found = self._groups.get(key)
+        return 0 if found is None else len(found.by_uid)
+
     def n_placed(self, key: str) -> int:
         """The number of placed members of a group; 0 for an unknown key."""
         found = self._groups.get(key)

@@ -25,7 +25,7 @@ from wharfinger.explain import conditions
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.groups.membership import GroupIndex, group_index, rule_of_policies
+from wharfinger.groups.membership import GroupIndex, rule_of_policies
 from wharfinger.groups.placing import placing
 from wharfinger.groups.terms import Group, GroupAnswer, Placed
 from wharfinger.language import ast, test_steps
@@ -272,6 +272,22 @@ class GroupAttempt(Struct, frozen=True, kw_only=True):
     attempts: Mapping[str, Attempt]
 
 
+class _GroupedPods(Struct):
+    """The groups of pods as they are at a time (seconds) and at a revision of the objects, and the pods that were put into them."""
+
+    read_at: tuple[float, int]
+    index: GroupIndex
+    known: dict[str, PodView] = msgspec.field(default_factory=dict)
+
+    def with_pods(self, pods: Mapping[str, PodView]) -> GroupIndex:
+        """The groups of these pods, by uid, which include all pods of the call before; only those that have changed are looked at."""
+        for uid, pod in pods.items():
+            if self.known.get(uid) is not pod and not pod.finished:
+                self.index.put(pod)
+        self.known = dict(pods)
+        return self.index
+
+
 class Scenario:
     """The cluster of a test, as far as its steps have been carried out."""
 
@@ -288,6 +304,7 @@ class Scenario:
         self._fields: dict[tuple[test_steps.ObjectKind, str], Mapping[str, Any]] = {}
         self._pods: dict[str, PodView] = {}
         self._sized: frozenset[str] = frozenset()
+        self._grouped: _GroupedPods | None = None
 
     def follow(self, step: ast.TestStep) -> None:
         """Carry out a step that declares or places something; an `expect` changes nothing."""
@@ -455,10 +472,12 @@ class Scenario:
 
     def _index(self) -> GroupIndex:
         """The groups of all pods so far, placed or not."""
-        placed = {pod.uid: pod for pod, _ in self._state.placements()}
-        pods = {pod.uid: pod for pod in self._pods.values()} | placed
         at = TimeAndObjects(self._now.timestamp(), self._state.objects)
-        return group_index(pods.values(), at.objects, rule_of_policies([self.policy], lambda: at))
+        if self._grouped is None or self._grouped.read_at != (at.now, at.objects.revision):  # a group may depend on both
+            rule = rule_of_policies([self.policy], lambda: at)
+            self._grouped = _GroupedPods(read_at=(at.now, at.objects.revision), index=GroupIndex(at.objects, rule))
+        placed = {pod.uid: pod for pod, _ in self._state.placements()}
+        return self._grouped.with_pods({pod.uid: pod for pod in self._pods.values()} | placed)
 
     def _count_members(self) -> None:
         """Store the number of members of the groups in the state."""
@@ -466,7 +485,7 @@ class Scenario:
         for key in self._sized - set(index):
             self._state.set_group_size(key, 0)
         for key in index:
-            self._state.set_group_size(key, len(index.members(key)))
+            self._state.set_group_size(key, index.size(key))
         self._sized = frozenset(index)
 
     def _decide(self, pod: PodView) -> tuple[Decision, Snapshot]:
