@@ -99,7 +99,7 @@ class Document:
         self.name = name
         self.version = version
         self._near: tuple[int, Document] | None = None
-        self._uses: dict[int, list[Statement]] = {}
+        self._uses: dict[int, frozenset[str]] = {}
         self._known = frozenset[str]()
         self._stored = texts if texts is not None else NoFiles()
         self._texts = EditorTexts({name: self.text}, self._stored)
@@ -209,8 +209,11 @@ class Document:
         """The statements that some statements need, by offset: the head of the policy, declarations of names that they use, and so on."""
         found = {each.start: each for each in self._heads}
         pending = [*self._heads, *wanted]
+        followed = frozenset[str]()  # a name may be declared many times, by mistake
         while pending:
-            new = {each.start: each for each in self._used(pending.pop()) if each.start not in found}
+            names = self._used(pending.pop()) - followed
+            followed |= names
+            new = {each.start: each for name in names for each in self._declaring[name] if each.start not in found}
             found |= new
             pending += new.values()
         return found
@@ -219,11 +222,10 @@ class Document:
     def _heads(self) -> list[Statement]:
         return [each for each in self.statements if each.kind in {"POLICY", "FOR"}]
 
-    def _used(self, statement: Statement) -> list[Statement]:
-        """The declarations of the names that a statement uses, and others of those that it declares, which is an error."""
+    def _used(self, statement: Statement) -> frozenset[str]:
+        """The declared names that a statement uses, and those that it declares: others that declare them too are an error."""
         if statement.start not in self._uses:
-            names = statement.names(_USES | DECLARED_VALUES) & self._declaring.keys()
-            self._uses[statement.start] = [each for name in names for each in self._declaring[name]]
+            self._uses[statement.start] = frozenset(statement.names(_USES | DECLARED_VALUES) & self._declaring.keys())
         return self._uses[statement.start]
 
     @cached_property

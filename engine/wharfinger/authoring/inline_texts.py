@@ -20,6 +20,7 @@ from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import WharfingerError
 from wharfinger.language import ast
+from wharfinger.language.parse.file_nodes import MAX_ITEMS
 from wharfinger.language.report import wording
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import Kind
@@ -48,9 +49,15 @@ class InlayHints:
         self._kept: dict[tuple[str, ...] | None, list[InlayHint]] = {}  # by the text of the statement; offsets from its beginning
 
     def of(self, document: Document, start: int = 0, end: int | None = None) -> list[InlayHint]:
-        """The hints between two offsets: the type and range after the name of a let, the range of the value after that of a score."""
+        """The hints between two offsets: the type and range after the name of a let, the range of the value after that of a score.
+
+        No hints for a text of more of them than a policy may have, which has no types.
+        """
         end = len(document.text) if end is None else end
-        near = [each for each in document.statements if each.kind in _WITH_HINTS and each.start <= end and start <= each.end]
+        statements = [each for each in document.statements if each.kind in _WITH_HINTS]
+        if len(statements) > MAX_ITEMS:
+            return []
+        near = [each for each in statements if each.start <= end and start <= each.end]
         shown = [(each, document.needed_texts(each)) for each in near]
         new = [each for each, said in shown if said not in self._kept]
         inferred = _inferred(document if document.is_checked else document.of(new), new) if new else {}

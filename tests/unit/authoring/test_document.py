@@ -9,6 +9,7 @@ from wharfinger.authoring.completion.candidates import candidates
 from wharfinger.authoring.document import Document, EditorTexts, findings
 from wharfinger.authoring.highlighting import KINDS, MODIFIERS, highlights
 from wharfinger.authoring.hover import hover
+from wharfinger.authoring.inline_texts import InlayHints
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.protocol.positions import Positions
 from wharfinger.builtins import CATALOGUE
@@ -244,3 +245,10 @@ def test_no_prefix_of_a_text_makes_an_answer_fail(path):
         highlights(document)
         findings(document)
         _ = document.formatted
+
+
+@pytest.mark.parametrize("line", ["let a = b c\n", "let x-y = x-y\n", "let a = a + 1\n", 'import "x" as y\n'])
+@pytest.mark.parametrize("ask", [lambda document: hover(document, 20), lambda document: InlayHints().of(document)], ids=["hover", "hints"])
+def test_a_name_that_is_declared_very_often_is_followed_once(line, ask):
+    few, many = (calls(lambda n=n: ask(Document("x.policy", 'policy "x"\n' + line * n)), limit=3_000_000) for n in (1_000, 2_000))
+    assert many <= 2.2 * few
