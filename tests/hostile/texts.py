@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from tests.hostile import blocks, doubling, mistakes, mixtures
+from tests.hostile import blocks, doubling, mistakes, mixtures, placements
 from tests.hostile.writing import (
     DEEP,
     IDENTITY,
@@ -290,7 +290,7 @@ PRODUCTS: dict[str, Callable[[int], str]] = {
         n, f"filter f{{0}} {{ require {joined(each('(big and node.pod_count < {0})', 7), ' or ')} on missing pass }}"
     ),
 }
-PRODUCTS |= mixtures.PRODUCTS
+PRODUCTS |= mixtures.PRODUCTS | placements.PRODUCTS
 
 
 # Within every limit, and large in two ways that multiply: no expression, rule or table is gone through for each of the others.
@@ -311,7 +311,7 @@ WITHIN: dict[str, Callable[[], str]] = {
         f'test "t" {{\nnode n {{}}\n{chr(10).join(each("pod p{0} {}", 20))}\n'
         f"{chr(10).join(each('place p{0}', 20))}\nexpect p0 on n\n}}\n"
     ),
-}
+} | placements.WITHIN
 
 
 def circle(n: int) -> str:

@@ -181,8 +181,14 @@ def _amount_fault(name: str, found: typed.Const) -> tuple[str, str | None] | Non
 
 SECONDS_PER_DAY = 86_400
 MAX_AGE = 36_500 * SECONDS_PER_DAY  # seconds; the time of a test is 1970 or later, and dates begin with the year 1
-MAX_QUESTIONS = 100_000
-DECISION = 50  # questions that take as long as a decision
+MAX_QUESTIONS = 100_000  # of all tests together; a question takes about 10 µs
+TEST = 50  # questions that take as long as a test without steps
+OBJECT = 10  # questions that take as long as to make a node or pod
+DECISION = 100  # questions that take as long as a decision
+NODE = 4  # questions that take as long as to keep a node as it was at a decision, for the expectations about it
+PLACED = 1  # the same for a placed pod
+EVICTING = 3  # decisions that take as long as one about a pod that evicts others
+PRIORITIES = frozenset({"priority", "priority_class"})
 OPERATIONS = 16  # of rules that are evaluated in the time of one question
 DEVICE = 5  # questions that take as long as to publish a device
 PLACED_AMONG = 2  # questions that take as long as what a placed pod costs for each device of the nodes
@@ -220,7 +226,10 @@ def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -
         questions += _questions(policy, test)
         if questions > MAX_QUESTIONS:
             message = f"the tests up to this one ask the rules more than {MAX_QUESTIONS:,} questions"
-            help_ = "each `place` asks every rule about every node, and looks at every device; place fewer pods, on fewer nodes or devices"
+            help_ = (
+                "each `place` asks every rule about every node, and looks at every placed pod and device; place fewer pods, on fewer nodes "
+                "or devices"
+            )
             context.error(Code.P008, message, test.title.span, label="with this one it is too much", help=help_)
             return
         title = test.title.value
@@ -234,9 +243,9 @@ def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -
 def _questions(policy: Testable, test: ast.Test) -> float:
     """The number of evaluations that a test needs.
 
-    For each pod that it places (any may be of a group): a decision, every rule asked about every node, and every selection about every pod.
-    For each expectation, every rule asked about a node; about all nodes where a message of any of them is looked for. Each device is
-    published, and looked at for each pod that is placed or runs.
+    For each pod that it places (any may be of a group): a decision, a copy of the nodes and placed pods for the expectations about it,
+    every rule asked about every node, and every selection about every pod. For each expectation, every rule asked about a node; about all
+    nodes where a message of any of them is looked for. Each device is published, and looked at for each pod that is placed or runs.
     """
     places = sum(isinstance(step, test_steps.Place) for step in test.steps)
     pods = sum(isinstance(step, test_steps.Object) and step.kind is test_steps.ObjectKind.POD for step in test.steps)
@@ -249,7 +258,16 @@ def _questions(policy: Testable, test: ast.Test) -> float:
     expected = sum(nodes if step.message is not None else 1 for step in test.steps if isinstance(step, test_steps.Expect))
     devices = _devices(test)
     of_devices = devices * (DEVICE + PLACED_AMONG * places + running)
-    return places * (DECISION + nodes * about_node + about_pods) + expected * about_node + of_devices
+    copied = nodes * NODE + (running + places / 2) * PLACED
+    made = TEST + (nodes + pods + running) * OBJECT
+    decisions = EVICTING * places if _has_priorities(test) else places
+    return made + decisions * (DECISION + copied + nodes * about_node + about_pods) + expected * about_node + of_devices
+
+
+def _has_priorities(test: ast.Test) -> bool:
+    """True if pods have priorities: then one may evict others."""
+    objects = (step for step in test.steps if isinstance(step, test_steps.Object | test_steps.Running))
+    return any(field.name in PRIORITIES for step in objects for field in step.fields)
 
 
 def _devices(test: ast.Test) -> float:
