@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from wharfinger.language import ast
 from wharfinger.language.ast import BinaryOp
 from wharfinger.language.parse import grammar
+from wharfinger.language.parse.tokens import MAX_NAME_LENGTH
 from wharfinger.language.semantics.describe import quoted
 
 WIDTH = 120
@@ -260,10 +261,13 @@ def string(text: ast.String) -> str:
 
 def name(text: str) -> str:
     """A name of a test object, in quotes unless it is a plain word."""
-    plain = text.isascii() and text.isidentifier() and text not in grammar.terminals().reserved
-    return text if plain else quoted(text)
+    return text if _is_word(text) and text not in grammar.terminals().reserved else quoted(text)
 
 
 def key(text: str) -> str:
     """A name before a colon, where every word is allowed."""
-    return text if text.isascii() and text.isidentifier() else name(text)
+    return text if _is_word(text) else quoted(text)
+
+
+def _is_word(text: str) -> bool:
+    return text.isascii() and text.isidentifier() and len(text) <= MAX_NAME_LENGTH

@@ -195,6 +195,23 @@ def test_strings_keep_what_they_say(written, kept):
     assert one_line(expression(written)) == kept
 
 
+@pytest.mark.parametrize("length", [253, 254])
+def test_an_object_of_a_test_keeps_its_quotes_if_a_name_without_them_would_be_too_long(length):
+    name = "n" * length
+    shown = name if length == 253 else f'"{name}"'
+    text = f"""\
+policy "x"
+
+test "a" {{
+  node {shown}
+  pod web
+  place web
+  expect web on {shown}
+}}
+"""
+    assert format_source(source(text), Diagnostics()) == text
+
+
 def test_a_file_with_mistakes_is_left_alone_and_the_next_one_is_not():
     diagnostics = Diagnostics()
     assert format_source(source("let a ="), diagnostics) is None
