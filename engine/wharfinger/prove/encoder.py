@@ -123,7 +123,7 @@ class Encoder(ABC):
         """Name the texts and numbers that the policy is written with."""
         exprs = _every_expression(self.policy)
         for part in itertools.chain.from_iterable(map(typed.walk, exprs)):
-            self.shared.count(_members(part), part)
+            self.shared.count(_members(part, self.compiled.params), part)
             if isinstance(part, typed.Const):
                 self._note(part.value, part.type.kind)
             elif isinstance(part, typed.Matches):
@@ -156,7 +156,7 @@ class Encoder(ABC):
         """The value of an expression at a place."""
         key = (id(expr), place)
         if key not in self._known:
-            self.shared.count(_size(expr), expr)
+            self.shared.count(_size(expr, self.compiled.params), expr)
             found = self._known[key] = self.encode(expr, place)
             if isinstance(expr, (typed.Call, typed.Aggregate, typed.Operation, typed.Curve, typed.MetricRef)) and place.item is None:
                 self.shared.encoded.append(EncodedExpression(self.compiled, expr, place, found))
@@ -287,23 +287,24 @@ class Encoder(ABC):
         return found.encoder.true(found.where, Place(slot.node, slot.owner))
 
 
-def n_members(policy: typed.Policy) -> int:
+def n_members(compiled: CompiledPolicy) -> int:
     """The number of members of all sets and selectors of a policy, which every question reads."""
-    return sum(_members(part) for expr in _every_expression(policy) for part in typed.walk(expr))
+    return sum(_members(part, compiled.params) for expr in _every_expression(compiled.policy) for part in typed.walk(expr))
 
 
 def _every_expression(policy: typed.Policy) -> list[typed.Expr]:
     return [*(let.value for let in policy.lets), *rule_expressions(policy)]
 
 
-def _members(expr: typed.Expr) -> int:
-    """The members of a set, or the values of a label selector; 0 for any other expression."""
+def _members(expr: typed.Expr, params: Mapping[str, Any]) -> int:
+    """The members of a set, or the values of a label selector; 0 for any other expression. `params` are the values of params by name."""
     if isinstance(expr, typed.Matches):
         return sum(len(requirement.values) for requirement in expr.requirements)
-    return len(expr.value) if isinstance(expr, typed.Const) and isinstance(expr.value, frozenset) else 0
+    value = expr.value if isinstance(expr, typed.Const) else params[expr.name] if isinstance(expr, typed.ParamRef) else None
+    return len(value) if isinstance(value, frozenset) else 0
 
 
-def _size(expr: typed.Expr) -> int:
+def _size(expr: typed.Expr, params: Mapping[str, Any]) -> int:
     """The terms that an expression takes by itself."""
     if isinstance(expr, typed.Operation):
         return SUM if expr.op in _ARITHMETIC else 1
@@ -311,7 +312,7 @@ def _size(expr: typed.Expr) -> int:
         return ENTRY * len(expr.entries.keys)
     if isinstance(expr, typed.Curve):
         return ENTRY * len(expr.points)
-    return 1 + _members(expr)
+    return 1 + _members(expr, params)
 
 
 SUM = 4

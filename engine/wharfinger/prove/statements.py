@@ -268,16 +268,16 @@ def survey(compiled: CompiledPolicy) -> list[Answer]:
     found: list[Answer] = []
     alive = []
     for rule in policy.filters:
-        answer = budget.examined(f"filter {rule.name}", _n_expressions(policy, rule), partial(_dead_filter, side, rule))
+        answer = budget.examined(f"filter {rule.name}", _n_expressions(compiled, rule), partial(_dead_filter, side, rule))
         found += [answer] if answer is not None else []
         if answer is None or answer.verdict is not Verdict.PROVED:
             alive.append(rule)
             found += _clauses(side, rule, budget)
     for score in policy.scores:
-        answer = budget.examined(f"score {score.name}", _n_expressions(policy, score), partial(_dead, side, score.name))
+        answer = budget.examined(f"score {score.name}", _n_expressions(compiled, score), partial(_dead, side, score.name))
         found += [answer] if answer is not None else []
     if len(policy.filters) > 1:
-        size = _n_expressions(policy, *policy.filters)
+        size = _n_expressions(compiled, *policy.filters)
         for rule in alive:
             about = f"filter {rule.name} against the others"
             answer = budget.examined(about, size, partial(_implied_by, side, rule.name))
@@ -298,11 +298,11 @@ def _left_out(budget: CommonBudget) -> list[Answer]:
     return [Answer(statement=f"{', '.join(about[:MAX_NAMED])}{more}", verdict=Verdict.UNKNOWN, because=because)]
 
 
-def _n_expressions(policy: typed.Policy, *found: typed.Filter | typed.Score) -> int:
+def _n_expressions(compiled: CompiledPolicy, *found: typed.Filter | typed.Score) -> int:
     """The number of expressions in rules and in the lets that they read, each let once, and of the members of all sets of the policy."""
-    lets = {let.name: let for let in policy.lets}
+    lets = {let.name: let for let in compiled.policy.lets}
     own = typed.contents(typed.outermost(found))
-    count, pending, known = own.operations + n_members(policy), set(own.lets), set[str]()
+    count, pending, known = own.operations + n_members(compiled), set(own.lets), set[str]()
     while pending:
         name = pending.pop()
         known.add(name)
@@ -320,7 +320,7 @@ def _dead_filter(side: Side, rule: typed.Filter) -> Answer:
 def _clauses(side: Side, rule: typed.Filter, budget: CommonBudget) -> list[Answer]:
     """Findings about a filter: it rejects all nodes, or a clause rejects none, or none that other clauses let pass."""
     found = []
-    size = _n_expressions(side.policy, rule)
+    size = _n_expressions(side.text.compiled, rule)
     for number, clause in enumerate(rule.clauses if len(rule.clauses) > 1 else (), start=1):
         about = f"clause {number} of filter {rule.name}"
         text = f"{about} rejects no node"

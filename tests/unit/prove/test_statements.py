@@ -348,7 +348,7 @@ def test_the_budget_of_all_rules_suffices_for_usual_policies():
 def test_lets_count_once_in_the_budget_of_all_rules():
     chain = "".join(f"let a{i + 1} = a{i} and a{i}\n" for i in range(25))
     policy = compiled(f'policy "p"\nlet a0 = pod.priority > 3\n{chain}filter f {{ require a25 }}\nfilter g {{ require a1 }}\n')
-    assert statements._n_expressions(policy.policy, *policy.policy.filters) < 100
+    assert statements._n_expressions(policy, *policy.policy.filters) < 100
 
 
 LOAD = "node.free.cpu / node.allocatable.cpu"
@@ -374,9 +374,16 @@ def test_a_curve_of_ten_lines_is_proved_to_rise():
     assert statements.spares(policy, "high", f"{LOAD} >= 0.42").verdict is Verdict.PROVED
 
 
-def test_a_statement_about_a_huge_set_is_unknown_before_terms_are_made_of_it():
-    members = ", ".join(f'"n{number}"' for number in range(encoder.MAX_TERMS + 1))
-    policy = compiled(f'policy "p"\nfilter f {{ require node.name in [{members}] else "no" }}\n')
+@pytest.mark.parametrize(
+    "text",
+    [
+        'policy "p"\nfilter f { require node.name in [%s] else "no" }\n',
+        'policy "p"\nparam s: set<string> = [%s]\nfilter f { require node.name in s else "no" }\n',
+    ],
+    ids=["in the rule", "as a param"],
+)
+def test_a_statement_about_a_huge_set_is_unknown_before_terms_are_made_of_it(text):
+    policy = compiled(text % ", ".join(f'"n{number}"' for number in range(encoder.MAX_TERMS + 1)))
     answers = []
     assert calls(lambda: answers.append(statements.dead(policy, "f"))) < 5_000_000
     [found] = answers
