@@ -115,7 +115,7 @@ class Document:
 
     @cached_property
     def formatted(self) -> str | None:
-        """The text in its canonical layout, or None where it does not parse."""
+        """The text in its canonical layout, or None where it does not parse, or would be too large."""
         if not self._read.are_in_order():  # the parser would look for what was meant, which takes many times as long
             return None
         file, found = self._tree

@@ -13,9 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from wharfinger.language import ast, test_steps
+from wharfinger.language.files import MAX_BYTES
 from wharfinger.language.format_expressions import INDENT, WIDTH, key, name, one_line, pretty, pretty_object, string
 from wharfinger.language.parse import tokens
 from wharfinger.language.parse.parser import parse
+from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
 from wharfinger.language.semantics.describe import quoted
 from wharfinger.language.test_steps import Expectation
@@ -64,23 +66,34 @@ def canonical(file: ast.File) -> str:
 
 
 def format_source(source: Source, diagnostics: Diagnostics) -> str | None:
-    """The formatted text of a source, or None with findings where it does not parse."""
+    """The formatted text of a source, or None with findings where it does not parse, or would be too large to be read again."""
     found = Diagnostics()  # apart, because findings about other files are no reason to leave this one alone
     file = parse(source, found)
     for diagnostic in found:
         diagnostics.add(diagnostic)
-    return None if file is None or found.has_errors else format_verified(file)
+    if file is None or found.has_errors:
+        return None
+    text = format_verified(file)
+    if text is None:
+        message = f"formatted, {source.name} would be too large to be read again; the text is not changed"
+        diagnostics.error(Code.P004, message, Span(source, 0, 0), help="split it into several policies")
+    return text
 
 
-def format_verified(file: ast.File) -> str:
-    """The formatted text of a file without errors.
+def format_verified(file: ast.File) -> str | None:
+    """The formatted text of a file without errors; None if it would be too large to be read again: more lines and commas take room.
 
     The result is parsed and compared, so formatting can never change the meaning of a policy.
     """
     source, text = file.span.source, format_file(file)
     if text == source.text:
         return text
-    again = parse(Source(name=source.name, text=text), Diagnostics())
+    if len(text.encode()) > MAX_BYTES:
+        return None
+    found = Diagnostics()
+    again = parse(Source(name=source.name, text=text), found)
+    if any(diagnostic.code is Code.P007 for diagnostic in found):
+        return None
     if again is None or not ast.is_same_tree(again, file):
         raise AssertionError(f"formatting {source.name} would change its meaning; the text is not changed")
     return text

@@ -212,6 +212,20 @@ test "a" {{
     assert format_source(source(text), Diagnostics()) == text
 
 
+@pytest.mark.parametrize(
+    ("depth", "times"),
+    [(60, 110), (24, 280)],
+    ids=["more than 256 KiB", "more than 30,000 words"],
+)
+def test_a_text_that_would_be_too_large_to_be_read_again_is_left_alone(depth, times):
+    nested = "{ a: " * depth + "1" + " }" * depth
+    nodes = "".join(f"node n{number} {{ labels: {nested} }}\n" for number in range(times))
+    diagnostics = Diagnostics()
+    assert format_source(source(f'policy "x"\ntest "a" {{\nnode n {{}}\npod p {{}}\nplace p\n{nodes}}}\n'), diagnostics) is None
+    [found] = diagnostics
+    assert "would be too large to be read again" in found.message
+
+
 def test_a_file_with_mistakes_is_left_alone_and_the_next_one_is_not():
     diagnostics = Diagnostics()
     assert format_source(source("let a ="), diagnostics) is None
