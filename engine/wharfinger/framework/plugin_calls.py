@@ -183,7 +183,7 @@ ANSWERS: Mapping[str, tuple[type, ...]] = {
     "pre_bind": (Reason, type(None)),
     "bind": (Reason, bool),
     "annotations": (Mapping,),
-    "given": (tuple,),
+    "pod_devices": (tuple,),
     "shortage": (tuple,),
 }
 """Types that a method may return, for methods other than filters and scores, whose results are checked separately."""

@@ -37,7 +37,7 @@ HARMLESS = {
     "post_filter": lambda attempt, rejection: extension.PostFilterOutcome(message="no way out"),
     "permit": lambda placement, waiting: extension.Permission(),
     "annotations": lambda attempt, row: {},
-    "given": lambda attempt, row, claims: (),
+    "pod_devices": lambda attempt, row, claims: (),
     "shortage": lambda attempt, rows: (),
 }
 """What each method answers while nothing is wrong; None without an entry here. Those of prepared rules get the pod first."""
@@ -51,11 +51,11 @@ class Broken(Exception):
 PREPARED = {"prepare_filter": PreparedFilter, "prepare_score": PreparedScore}
 METHODS = sorted(
     {
-        *(name for name in plugin_calls.calls() if name not in {"given", "shortage"}),  # which explanations alone ask
+        *(name for name in plugin_calls.calls() if name not in {"pod_devices", "shortage"}),  # which explanations alone ask
         *plugin_calls.calls_of(PreparedFilter),
         *plugin_calls.calls_of(PreparedScore),
     }
-    - {"is_local"}  # which counting equal pods alone asks
+    - {"is_local", "room"}  # which counting equal pods alone asks
 )
 
 
@@ -228,12 +228,12 @@ def _odd(method):
     return awaited if method in AWAITED else lambda self: Oddity()
 
 
-@pytest.mark.parametrize("method", ["annotations", "given", "shortage"])
+@pytest.mark.parametrize("method", ["annotations", "pod_devices", "shortage"])
 def test_faults_at_extension_points_of_wharfinger_are_caught_too(method):
     def broken(self, *_):
         raise Broken("broken")
 
-    harmless = dict.fromkeys(("annotations", "given", "shortage"), lambda self, *_: ())
+    harmless = dict.fromkeys(("annotations", "pod_devices", "shortage"), lambda self, *_: ())
     bases = (extension.FilterPlugin, extension.AnnotatingPlugin, extension.DevicePlugin)
     plugin = type("Choosing", bases, {"name": "Choosing", "prepare_filter": lambda self, _: None, **harmless, method: broken})()
     with pytest.raises(PluginFault, match=f"plugin Choosing failed in {method}: Broken: broken"):
