@@ -16,9 +16,9 @@ from tests.cluster.programs import built
 from tests.cluster.proxy import Proxy
 from tests.cluster.waiting import eventually
 
+WORKLOADS = ("Deployment", "ReplicaSet")
 OURS = (
-    "Deployment",
-    "ReplicaSet",
+    *WORKLOADS,
     "Pod",
     "PodGroup",
     "PodDisruptionBudget",
@@ -61,19 +61,32 @@ def control_plane(started_control_plane):
     if not started_control_plane.controllers.running:
         started_control_plane.controllers.start()
     started_control_plane.end_others()
+    _remove_workloads(started_control_plane)
     _empty(started_control_plane.api)
     started_control_plane.kwok.start()
 
 
-def _empty(api):
-    def remove():
-        left = list(filter(api.any, OURS))
+def _remove_workloads(control_plane):
+    """Remove what controllers make pods for, while they are stopped: what they have read is old, and they would make more pods."""
+    if any(map(control_plane.api.any, WORKLOADS)):
+        control_plane.controllers.kill()
+        _remove(control_plane.api, (*WORKLOADS, "Pod"))
+        control_plane.controllers.start()
+
+
+def _remove(api, kinds):
+    def none_left():
+        left = list(filter(api.any, kinds))
         for kind in left:
             with contextlib.suppress(Refused, OSError, http.client.HTTPException):  # many take longer than a request may, and become fewer
                 api.delete_all(kind)
         return not left
 
-    eventually(remove, within=600)
+    eventually(none_left, within=600)
+
+
+def _empty(api):
+    _remove(api, OURS)
     for kind, namespace, kept in OTHERS:
         _delete_all_but(api, kind, namespace, kept)
     for kind in ("Node", "Event"):
