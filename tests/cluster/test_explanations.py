@@ -84,7 +84,7 @@ def test_decisions_are_logged_explained_and_made_again(control_plane, nodes, pod
         assert text.startswith("last decision: 20")
         code, text, _ = wharf("top", "--once", "--url", running.url)
         assert code == 0
-        assert "leads" in text
+        assert "leader" in text
         assert "even" in text
         assert "default/late-" in text
         code, _, err = wharf("explain", "pod", "late-1000", "--url", running.url)

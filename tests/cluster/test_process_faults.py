@@ -94,7 +94,7 @@ def test_while_the_api_server_is_away_no_state_is_reported_as_good(control_plane
     with WharfProcess(control_plane, kubeconfig=proxy.kubeconfig) as wharf:
         wharf.wait_scheduling()
         assert output_of(wharf, "status")[0] == 0
-        assert ", leads;" in output_of(wharf, "top", "--once")[1]
+        assert ", leader;" in output_of(wharf, "top", "--once")[1]
         if away == "killed":
             control_plane.api_server.kill()
         else:

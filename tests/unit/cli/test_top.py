@@ -124,7 +124,7 @@ def test_the_picture_has_everything_and_fits(scheduler):
     process.place(10, 0.001)
     lines = [text for text, _ in screen(MetricsInterval(now=process.read(1.0), before=None), [], POLICIES, DECISIONS, 200)]
     text = "\n".join(lines)
-    assert lines[0] == "wharfinger 0.1.0, leads; 5,000 nodes, 12 pods, 1 assumed pods"
+    assert lines[0] == "wharfinger 0.1.0, leader; 5,000 nodes, 12 pods, 1 assumed pods"
     assert "active 3  backoff 0  unschedulable 1,200  gated 0" in text
     assert "scheduled 10  unschedulable 0  error 0" in text
     assert "ffffffffffff" in text

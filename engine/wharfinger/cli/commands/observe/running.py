@@ -181,10 +181,10 @@ def _cut(text: str, width: int) -> str:
 def _head(between: MetricsInterval, unready: Sequence[str]) -> Lines:
     now = between.now
     version = next(iter(now.by("wharfinger_build_info", "version")), "?")
-    leads = "not ready" if unready else "leads" if now.total("leader_election_master_status") else "standby"
+    role = "not ready" if unready else "leader" if now.total("leader_election_master_status") else "standby"
     sizes = now.by("scheduler_cache_size", "type")
     cluster = ", ".join(f"{int(sizes.get(kind, 0)):,} {kind.replace('_', ' ')}" for kind in ("nodes", "pods", "assumed_pods"))
-    yield f"wharfinger {version}, {leads}; {cluster}", "bold red" if unready else "bold"
+    yield f"wharfinger {version}, {role}; {cluster}", "bold red" if unready else "bold"
     yield from ((f"not ready: {reason}", "red") for reason in unready)
 
 
