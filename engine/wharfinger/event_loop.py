@@ -21,6 +21,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 from msgspec import Struct
 
 from wharfinger.framework.ports import Clock
+from wharfinger.steps import Steps
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux; on other systems CLOCK_MONOTONIC continues during a suspension
 
@@ -304,15 +305,12 @@ SLICE_PAUSE = 0.003
 async def in_slices(steps: Generator[None, None, T], clock: Clock, pause: float = SLICE_PAUSE) -> T:
     """The result of the generator, which yields wherever it may be interrupted; `pause` is in seconds."""
     ends = clock.monotonic() + SLICE
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            result: T = finished.value
-            return result
+    taken = Steps(steps)
+    for _ in taken:
         if clock.monotonic() >= ends:
             await clock.sleep(pause)
             ends = clock.monotonic() + SLICE
+    return taken.result
 
 
 class TimedSteps(Generic[T]):

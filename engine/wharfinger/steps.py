@@ -7,29 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
+class Steps(Generic[T]):
+    """An iterable of the steps of a generator; after the last one, `result` is what the generator returned."""
+
+    result: T
+
+    def __init__(self, steps: Generator[None, None, T]) -> None:
+        self._steps = steps
+
+    def __iter__(self) -> Generator[None]:
+        self.result = yield from self._steps
+
+
 def at_once(steps: Generator[None, None, T]) -> T:
     """The result of the generator, without a pause between its steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            result: T = finished.value
-            return result
+    taken = Steps(steps)
+    for _ in taken:
+        pass
+    return taken.result
 
 
 def followed_by(steps: Generator[None, None, T], after_each: Callable[[], None]) -> Generator[None, None, T]:
     """The same steps, with the same result; `after_each` is called after each step but the last."""
     with closing(steps):
-        while True:
-            try:
-                next(steps)
-            except StopIteration as finished:
-                result: T = finished.value
-                return result
+        taken = Steps(steps)
+        for _ in taken:
             after_each()
             yield
+        return taken.result
