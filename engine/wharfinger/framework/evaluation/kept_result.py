@@ -241,6 +241,8 @@ class Evaluation:
 
     def _best_by_ties(self, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """The best of some rows with equal totals by the tie breaks of policies."""
+        if not self.pod_rules.tie_breaks:
+            return rows
         for rule in self.pod_rules.tie_breaks:
             if len(rows) > 1:
                 rows = self._call_timer.of_policy(rule.policy, rule.best)(Attempt(pod, snapshot, self.shared), rows)

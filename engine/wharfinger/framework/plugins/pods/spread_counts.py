@@ -279,9 +279,11 @@ class HardSpread(Spread, PreparedFilter):
             looked_at = among.mask is None or among.mask[supposed.row]
             more = supposed.difference(partial(_counts, constraint, self.pod.namespace)) if looked_at else 0
             counts = _domains(constraint, among, found.selection)
-            then = counts.counts.copy()
-            then[domain] += more
-            if then[domain] + constraint.counts_itself - _least(constraint, counts, then if more else None) > constraint.max_skew:
+            then = None
+            if more:
+                then = counts.counts.copy()
+                then[domain] += more
+            if counts.counts[domain] + more + constraint.counts_itself - _least(constraint, counts, then) > constraint.max_skew:
                 yield SKEWED
 
 
