@@ -13,7 +13,6 @@ from enum import Flag, auto
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from wharfinger.compiler import reads
 from wharfinger.language.semantics import typed
@@ -156,13 +155,9 @@ def pod_placed(pod: PodView, node: str) -> Change:
 
 def pod_changed(was: PodView, pod: PodView) -> Change:
     """The change between two versions of a placed pod."""
-    only_marked = pod.terminating and not was.terminating and _without_mark(pod).template == was.template
+    only_marked = pod.terminating and not was.terminating and pod.with_deletion(None).template == was.template
     events = ClusterEvent.POD_CHANGED
     return Change(events=events, label="AssignedPodUpdate", node=pod.node_name, pod=pod, was=was, only_marked=only_marked)
-
-
-def _without_mark(pod: PodView) -> PodView:
-    return PodView(replace(pod.object, metadata=replace(pod.object.metadata, deletion_timestamp=None)))
 
 
 def pod_removed(pod: PodView, node: str | None) -> Change:

@@ -13,6 +13,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -67,9 +68,14 @@ R = TypeVar("R")
 
 
 class CallTimer:
-    """The timer of the plugin calls of one decision; this one measures nothing."""
+    """The timer of the plugin calls of one decision; this one measures nothing.
+
+    `by_policy` are the seconds of rules without a slot.
+    """
 
     __slots__ = ()
+
+    by_policy: Mapping[str, float] = MappingProxyType({})
 
     def each(self, point: str, slots: Iterable[S]) -> Iterable[S]:  # noqa: ARG002 — the point matters to `DecisionTimer`
         """The slots; the time between one and the next counts for the former, at an extension point."""
@@ -110,13 +116,15 @@ class DecisionTimer(CallTimer):
 
     __slots__ = ("_clock", "_since", "by_policy", "calls", "points", "whole")
 
+    by_policy: dict[str, float]
+
     def __init__(self, clock: Callable[[], float], *, whole: bool) -> None:
         self._clock = clock
         self._since = clock()
         self.whole = whole
         self.calls: list[TimedCall] = []
         self.points: dict[str, float] = {}
-        self.by_policy: dict[str, float] = {}
+        self.by_policy = {}
 
     def each(self, point: str, slots: Iterable[S]) -> Iterator[S]:
         """The slots, each measured until the caller takes the next."""

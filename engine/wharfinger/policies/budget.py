@@ -409,10 +409,9 @@ class PolicyStopwatch:
 
     def begin(self, *, whole: bool, policies: Sequence[str], precomputed: CallTimer = NO_TIMER) -> CallTimer:
         """The timer of a decision that begins; what was computed in steps before it counts too."""
-        spent = precomputed.by_policy if isinstance(precomputed, DecisionTimer) else {}
-        if spent or self._budget.watches(policies):
+        if precomputed.by_policy or self._budget.watches(policies):
             call_timer = PolicyTimer(self._budget.settings.timer, whole=whole, policies=policies, marked=self._budget.measured)
-            call_timer.by_policy |= spent
+            call_timer.by_policy |= precomputed.by_policy
             self._budget.measured(call_timer)
             return call_timer
         return NO_TIMER if self._inner is None else self._inner.begin(whole=whole, policies=policies, precomputed=precomputed)
@@ -445,7 +444,7 @@ class EveryDecision:
         """The timer of a decision that begins; what was computed in steps before it counts too."""
         self.seconds = {}
         call_timer = DecisionTimer(self._timer, whole=whole)
-        call_timer.by_policy |= precomputed.by_policy if isinstance(precomputed, DecisionTimer) else {}
+        call_timer.by_policy |= precomputed.by_policy
         return call_timer
 
     def ended(self, call_timer: CallTimer, status: str) -> None:  # noqa: ARG002 — the same for every status

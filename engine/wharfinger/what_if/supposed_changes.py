@@ -129,8 +129,8 @@ class SupposedChanges:
         placed = self.state.snapshot().placed(pod.uid)
         if placed is None or pod.terminating:
             return
-        was, own = placed[1], placed[1].object
-        marked = PodView(replace(own, metadata=replace(own.metadata, deletion_timestamp=MARKED)))
+        was = placed[1]
+        marked = was.with_deletion(MARKED)
         self._marked[pod.uid] = was
         self.state.add_pod(marked)
         self.changed(pod_changed(was, marked))

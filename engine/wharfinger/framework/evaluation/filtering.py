@@ -12,7 +12,8 @@ without them. Few nodes have nominated pods; their results are kept until someth
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Mapping, Sequence
+import itertools
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,21 +107,22 @@ class Filtering:
 
     def reached(self, plugin: str) -> Mask | None:
         """The nodes that no filter before that of a plugin rejects, `(n_nodes,) bool`; None if its PreFilter did not run."""
-        mask = np.ones(len(self.feasible), np.bool_) if self.node_set is None else self.node_set.mask.copy()
-        for slot in self.slots:
-            if slot.plugin.name == plugin:
-                return mask
-            if self.refusal is None and not slot.skipped:
-                mask &= slot.bits == 0
-            elif self.refusal is not None and slot.plugin.name == self.refusal.plugin and not self.refusal.resolvable:
-                return None
-        return mask
+        before = list(itertools.takewhile(lambda slot: slot.plugin.name != plugin, self.slots))
+        if self.refusal is None:
+            return self._passing(before)
+        if not self.refusal.resolvable and any(slot.plugin.name == self.refusal.plugin for slot in before):
+            return None
+        return self._passing(())
 
     def passing_others(self, plugin: str) -> Mask:
         """The nodes that no filter but that of a plugin rejects, `(n_nodes,) bool`; the pod is not refused."""
+        return self._passing(slot for slot in self.slots if slot.plugin.name != plugin)
+
+    def _passing(self, slots: Iterable[FilterSlot]) -> Mask:
+        """The nodes of the node set that none of these filters rejects, `(n_nodes,) bool`, a new array."""
         mask = np.ones(len(self.feasible), np.bool_) if self.node_set is None else self.node_set.mask.copy()
-        for slot in self.slots:
-            if not slot.skipped and slot.plugin.name != plugin:
+        for slot in slots:
+            if not slot.skipped:
                 mask &= slot.bits == 0
         return mask
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -210,6 +211,13 @@ class PodView:
         assigned.node_name, assigned._demand = self.node_name, self.demand
         assigned.assigned = {**self.assigned, **annotations}
         return assigned
+
+    def with_deletion(self, since: datetime | None) -> PodView:
+        """The same pod on the same node, marked as being deleted since a time; with None, without that mark."""
+        metadata = msgspec.structs.replace(self.object.metadata, deletion_timestamp=since)
+        found = PodView(msgspec.structs.replace(self.object, metadata=metadata))
+        found.node_name = self.node_name
+        return found
 
     @property
     def template(self) -> bytes:

@@ -233,7 +233,7 @@ class PlanExecution:
     # ── one move ──
 
     async def _set_cordons(self, wanted: frozenset[str]) -> None:
-        """Open the nodes that are cordoned for the plan, but not for its next move, and cordon those that are to be for that."""
+        """Uncordon the nodes that the next move does not need cordoned, and cordon those that it needs cordoned."""
         await self._at_once(sorted(self._ours - wanted), partial(self._cordon, cordoned=False))
         await self._at_once(sorted(wanted - self._ours), partial(self._cordon, cordoned=True))
 
