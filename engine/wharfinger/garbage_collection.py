@@ -88,8 +88,12 @@ async def _freeze_after(loaded: Callable[[], Awaitable[None]]) -> None:
 
 
 def _new_objects() -> int:
-    """The number of objects not yet frozen that survived a collection of the youngest generation."""
-    return len(gc.get_objects(generation=1))
+    """The number of objects not yet frozen that survived a collection of the youngest generation.
+
+    No bytecode is executed while the list of them exists, so no other thread runs. The list refers to all objects, and another thread that
+    completes a tuple needs the only reference to it: `tuple(…)` would raise SystemError there.
+    """
+    return sum(map(len, map(gc.get_objects, (1,))))
 
 
 def _most_memory() -> int:

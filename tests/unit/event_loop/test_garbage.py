@@ -2,6 +2,9 @@
 
 import asyncio
 import gc
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import pytest
@@ -131,3 +134,31 @@ def test_objects_that_exist_when_it_is_ready_are_left_out_until_the_end():
             assert gc.get_freeze_count() >= before + len(kept)
 
     asyncio.run(story())
+
+
+@pytest.fixture
+def frequent_switches():
+    """Threads switch as often as they can, and Python collects nothing by itself."""
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(garbage_collection.NEVER)
+    gc.freeze()  # few objects are counted, so that it is done often
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+    sys.setswitchinterval(interval)
+
+
+def test_objects_are_counted_while_another_thread_makes_tuples(frequent_switches):
+    """`tuple` raises SystemError if there is another reference to the tuple before it is complete."""
+
+    def items():
+        gc.collect(0)  # the unfinished tuple is among the objects that are counted
+        for _ in range(50):
+            yield time.sleep(0)
+
+    with ThreadPoolExecutor(1) as thread:
+        made = [thread.submit(tuple, items()) for _ in range(20)]
+        while not all(each.done() for each in made):
+            garbage_collection._new_objects()
+    assert [len(each.result()) for each in made] == [50] * 20
