@@ -36,5 +36,5 @@ PRODUCTS: dict[str, Callable[[int], str]] = {name: lambda n, family=family: fami
 # As many pods as a test may have.
 WITHIN: dict[str, Callable[[], str]] = {
     f"{name}, as many as may be": partial(family, most)
-    for (name, family), most in zip(FAMILIES.items(), (340, 225, 56, 48, 42, 340), strict=True)
+    for (name, family), most in zip(FAMILIES.items(), (380, 260, 70, 60, 52, 380), strict=True)
 }

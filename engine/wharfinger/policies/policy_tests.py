@@ -12,6 +12,7 @@ from msgspec import Struct
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import WharfingerError
 from wharfinger.explain import conditions
+from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.terms import Placed
 from wharfinger.language import ast, test_steps
@@ -357,10 +358,11 @@ def run(policies: Sequence[typed.Policy], once: CompileCache | None = None, obse
 
 
 class CompileCache:
-    """Compiles a policy once for all callers that give its params the same values."""
+    """Compiles a policy, and makes its chain, once for all callers that give its params the same values."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, tuple[tuple[str, Any], ...]], CompiledPolicy] = {}
+        self._chains: dict[CompiledPolicy, Chain] = {}
 
     def __call__(self, policy: typed.Policy, given: Mapping[str, Any]) -> CompiledPolicy:
         """The policy with these values of its params; raises UsageError for wrong ones."""
@@ -372,10 +374,16 @@ class CompileCache:
             self._known[key] = compile_policy(policy, given)
         return self._known[key]
 
+    def chain_of(self, policy: CompiledPolicy) -> Chain:
+        """The chain of all plugins and this policy; one for all tests, because to make it takes as long as to decide about a pod."""
+        if policy not in self._chains:
+            self._chains[policy] = assemble([policy])
+        return self._chains[policy]
+
 
 def _run(policy: typed.Policy, test: ast.Test, coverage: Coverage, compiled: CompileCache, observe: Observe | None) -> Result:
     try:
-        failures = _failures(Scenario(policy, test, compiled), test, coverage, observe)
+        failures = _failures(Scenario(policy, test, compiled, compiled.chain_of), test, coverage, observe)
     except WharfingerError as error:
         failures = [Failure(at=test.span, sentence=f"the test cannot run: {error}")]
     return Result(policy=policy.name, title=test.title.value, at=test.span, failures=tuple(failures))

@@ -22,7 +22,7 @@ from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UsageError
 from wharfinger.explain import conditions
-from wharfinger.framework.chain import assemble
+from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.membership import GroupIndex, rule_of_policies
@@ -291,14 +291,23 @@ class _GroupedPods(Struct):
 class Scenario:
     """The cluster of a test, as far as its steps have been carried out."""
 
-    def __init__(self, policy: typed.Policy, test: ast.Test, compiled: Compiling = compile_policy) -> None:
-        """Compile the policy with the params that the test sets, by `compiled`, which may return one it has compiled before."""
+    def __init__(
+        self,
+        policy: typed.Policy,
+        test: ast.Test,
+        compiled: Compiling = compile_policy,
+        chain_of: Callable[[CompiledPolicy], Chain] = lambda policy: assemble([policy]),
+    ) -> None:
+        """Compile the policy with the params that the test sets, by `compiled`, and make its chain, by `chain_of`.
+
+        Both may return what they have made before.
+        """
         given = {step.name: literal(step.value) for step in test.steps if isinstance(step, test_steps.Param)}
         self.policy: CompiledPolicy = compiled(policy, given)
         self.attempts: dict[str, Attempt] = {}
         self.last: Attempt | None = None
         self.groups: dict[str, GroupAttempt] = {}
-        self._chain = assemble([self.policy])
+        self._chain = chain_of(self.policy)
         self._state = ClusterState()
         self._now = test_steps.START
         self._fields: dict[tuple[test_steps.ObjectKind, str], Mapping[str, Any]] = {}

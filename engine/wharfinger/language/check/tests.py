@@ -181,8 +181,8 @@ def _amount_fault(name: str, found: typed.Const) -> tuple[str, str | None] | Non
 
 SECONDS_PER_DAY = 86_400
 MAX_AGE = 36_500 * SECONDS_PER_DAY  # seconds; the time of a test is 1970 or later, and dates begin with the year 1
-MAX_QUESTIONS = 100_000  # of all tests together; a question takes about 10 µs
-TEST = 50  # questions that take as long as a test without steps
+MAX_QUESTIONS = 120_000  # of all tests together; a question takes about 8 µs. As many tests as a file may have (P008) can be small ones
+TEST = 20  # questions that take as long as a test without steps
 OBJECT = 10  # questions that take as long as to make a node or pod
 DECISION = 100  # questions that take as long as a decision
 NODE = 4  # questions that take as long as to keep a node as it was at a decision, for the expectations about it

@@ -10,6 +10,7 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.language.files import MAX_IMPORTS
 from wharfinger.language.load import TextSet
+from wharfinger.language.parse.file_nodes import MAX_TESTS
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.authority import Authority
@@ -159,3 +160,12 @@ def test_many_calls_of_a_function_take_little_work_whatever_is_in_its_body(body)
     rules = "".join(f"score s{i} = {' + '.join(f'f(node.pod_count + {40 * i + j})' for j in range(40))} on missing 0\n" for i in range(53))
     text = f'policy "p"\nlet f(x: number) = {body}\n{rules}'
     assert calls(lambda: checked(text)) < 3_000_000
+
+
+@pytest.mark.parametrize("rules", [1, 15])
+def test_as_many_tests_as_a_file_may_have_are_allowed_if_they_are_small(rules):
+    text = 'policy "p"\n' + "".join(f"filter f{n} {{ require node.pod_count < {n + 1} }}\n" for n in range(rules))
+    text += "\n".join(f'test "t{n}" {{ node a node b node c like b pod p place p expect p on a, b, c }}' for n in range(MAX_TESTS))
+    policy, found = checked(text)
+    assert [str(d) for d in found] == []
+    assert len(policy.tests) == MAX_TESTS
