@@ -165,6 +165,9 @@ class PreviewReconciler:
             raise
         except (WharfingerError, ValidationError) as error:
             conditions = unanswered(error)
+        except Exception as error:
+            await self._write(preview, {}, defective(error))
+            raise
         else:
             found = answer.status()
             conditions = conditions_of(answer, asked.note)
@@ -205,6 +208,12 @@ def unanswered(error: WharfingerError | ValidationError) -> list[Condition]:
     if isinstance(error, ValidationError):
         message = invalid_field(error)
     return [ready(False, reason, message), condition("Answered", False, reason, message)]
+
+
+def defective(error: Exception) -> list[Condition]:
+    """The conditions of a preview whose answer ended in an unexpected error. Its text may quote objects of other namespaces."""
+    message = f"an error in the scheduler itself ({type(error).__name__}); its log says where, and the question is tried again"
+    return [ready(False, "InternalError", message), condition("Answered", False, "InternalError", message)]
 
 
 def _expires(preview: PlacementPreview) -> float:

@@ -158,6 +158,29 @@ def test_a_preview_whose_lifetime_cannot_be_read_has_the_usual_one(ttl):
     assert preview.found is None
 
 
+def test_an_error_in_the_scheduler_itself_is_told_without_its_text_and_tried_again():
+    written = []
+
+    class Broken(OnePreview):
+        async def apply_status(self, preview, status):
+            written.append(status)
+            self.found = structs.replace(preview, status=status)
+
+        async def of(self, *_):
+            raise TypeError("the annotation of bank/vault")
+
+    clock = ManualClock()
+    preview = Broken(clock.now(), ttl=60)
+    previews = PreviewReconciler(preview, preview, SimpleNamespace(revision=1), preview, clock)
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            asyncio.run(previews.reconcile("shop/p"))
+    (status,) = written
+    assert shown_status(status) == "False InternalError"
+    assert "TypeError" in status["conditions"][0]["message"]
+    assert "bank" not in str(status)
+
+
 class SlowAnswers:
     """Previews of several namespaces in memory: their cache, the writer of their statuses, and their questions.
 
