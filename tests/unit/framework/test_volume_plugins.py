@@ -182,6 +182,8 @@ def test_the_pod_of_an_ephemeral_volume_uses_its_own_claim():
         ({"iscsi": {"iqn": "q"}}, {"iscsi": {"iqn": "r"}}, True),
         ({"rbd": {"monitors": ["m", "n"], "image": "i"}}, {"rbd": {"monitors": ["n"], "image": "i"}}, False),
         ({"rbd": {"monitors": ["m"], "image": "i"}}, {"rbd": {"monitors": ["n"], "image": "i"}}, True),
+        # Two storages in one volume: an API server refuses such pods, and stores previews of them.
+        ({"iscsi": {"iqn": "q"}, "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}, {"iscsi": {"iqn": "q"}}, False),
     ],
 )
 def test_disks_that_exclude_each_other(mine, theirs, free):

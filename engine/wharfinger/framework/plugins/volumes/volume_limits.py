@@ -173,8 +173,9 @@ def claims_of(placed: PodView) -> Iterator[str]:
 
 def mounted(pod: PodView, snapshot: Snapshot) -> Selection:
     """The placed pods that mount a disk in a way that excludes the pod."""
-    disks = tuple(volume for volume in pod.object.spec.volumes if _exclusive(volume))
-    return snapshot.selection((VolumeRestrictions.name, "disks", disks), Conflicts(disks))
+    exclusive = [volume for volume in pod.object.spec.volumes if _exclusive(volume)]
+    disks = tuple((each.gce_persistent_disk, each.aws_elastic_block_store, each.iscsi, each.rbd) for each in exclusive)
+    return snapshot.selection((VolumeRestrictions.name, "disks", disks), Conflicts(exclusive))
 
 
 class Conflicts:
