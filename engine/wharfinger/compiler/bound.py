@@ -8,6 +8,7 @@ change between the steps: the question computes the nodes again that have change
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -22,7 +23,7 @@ from wharfinger.compiler import schedule
 from wharfinger.compiler.normalize import SKIPPED, VALUE
 from wharfinger.compiler.program import CompiledPolicy, whole_column
 from wharfinger.compiler.row_code import OneRow
-from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
+from wharfinger.compiler.rules import CompiledFilter, CompiledPermit, CompiledScore, Rule
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
@@ -135,6 +136,18 @@ class BoundPolicy:
         if bits is None:
             return np.zeros(frame.n_rows, dtype=np.uint64)
         return np.where(outputs[-1], bits, np.uint64(0)) if rule.guarded else bits
+
+    def aggregates(self, rule: CompiledPermit, snapshot: Snapshot, row: int) -> dict[int, float | None]:
+        """The aggregates over placed pods of a permit at a node, by the id of their expressions; None for one that is missing."""
+        self._at(snapshot, np.array([row], dtype=np.intp))
+        with np.errstate(all="ignore"):
+            schedule.run(rule.counts.steps, self._registers)
+        found: dict[int, float | None] = {}
+        for each in rule.aggregates:
+            present = each.present is None or bool(np.all(self._registers[each.present]))
+            value = float(np.reshape(self._registers[each.value], -1)[0])
+            found[id(each.expr)] = value if present and not math.isnan(value) else None
+        return found
 
     def score(self, index: int, snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
         """The raw values of score number `index`, `(n_rows,) float64`, and their states, `(n_rows,) uint8`.

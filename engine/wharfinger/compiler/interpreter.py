@@ -191,6 +191,8 @@ def _select(self: Interpreter, expr: typed.Select, place: Place) -> Items:
 
 
 def _aggregate(self: Interpreter, expr: typed.Aggregate, place: Place) -> float | None:
+    if id(expr) in self.aggregates:
+        return self.aggregates[id(expr)]
     selected: Items = self.at(expr.selection, place)
     rows = _rows_over(self, expr, place)
     if rows is None:
@@ -282,16 +284,19 @@ class Interpreter:
         points: Points = NO_POINTS,
         *,
         counted: bool = False,
+        aggregates: Mapping[int, float | None] | None = None,
     ) -> None:
         """`points` are those of Kubernetes' scores by plugin, each `(n_nodes,)`; without them such points are 0.
 
-        `counted`: selections count the pod itself if it is placed, as in `permit`.
+        `counted`: selections count the pod itself if it is placed, as in `permit`. `aggregates` are known values of aggregates by the id of
+        their expressions, for one node; only this node may be asked about then.
         """
         self.policy = policy
         self._points = points
         self.params = params
         self.pod = pod
         self._counted = counted
+        self.aggregates: Mapping[int, float | None] = {} if aggregates is None else aggregates
         self.snapshot = snapshot
         self._lets = {let.name: let.value for let in policy.lets}
         self._metrics = {metric.name: metric for metric in policy.metrics}

@@ -86,7 +86,7 @@ class CompiledPolicy:
         roots = PolicyRoots(policy)
         self.program = schedule.schedule(optimized(roots.module, params, split_selection), roots.groups)
         rules = CompiledRules(policy, self.program, roots)
-        self.operations = sum(sum(plan.weights) for plan in self.program.plans.values())
+        self.operations = sum(sum(self.program.plans[group].weights) for group in roots.groups if not group.endswith(" counts"))
         self.scanned = scanned(ordered(self.program.module.roots.values()))
         self.policy = policy
         self.params = params

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
+from wharfinger.language.semantics.types import Kind
 
 Lets = Mapping[str, typed.Expr]
 Exprs = typed.Expr | Iterable[typed.Expr]  # of several, what they have in common is gone through once
@@ -42,6 +43,12 @@ def attributes_read(exprs: Exprs, lets: Lets) -> frozenset[Read]:
 def metrics_read(exprs: Exprs, lets: Lets) -> frozenset[str]:
     """The names of the metrics that expressions use."""
     return frozenset(inner.name for inner in walk(exprs, lets) if isinstance(inner, typed.MetricRef))
+
+
+def aggregates_of_pods(exprs: Exprs, lets: Lets) -> tuple[typed.Aggregate, ...]:
+    """The aggregates over placed pods that expressions use, each once."""
+    found = (inner for inner in walk(exprs, lets) if isinstance(inner, typed.Aggregate) and inner.selection.type.kind is Kind.PODS)
+    return tuple({id(inner): inner for inner in found}.values())
 
 
 def plugins_read(exprs: Exprs, lets: Lets) -> frozenset[str]:

@@ -6,7 +6,7 @@ value|present|when|weight|spread|points`, `tie i value|present`, `base i`. The `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -67,10 +67,24 @@ class CompiledFilter(Rule, frozen=True, kw_only=True):
     clauses: tuple[typed.Clause, ...]
 
 
+class CompiledAggregate(Struct, frozen=True):
+    """An aggregate over placed pods, and the registers of its value and of its presence; None if it is always present."""
+
+    expr: typed.Aggregate
+    value: int
+    present: int | None
+
+
 class CompiledPermit(CompiledFilter, frozen=True, kw_only=True):
-    """A `permit`: a filter that is evaluated for the chosen node, for at most `timeout` seconds."""
+    """A `permit`: a filter that is evaluated for the chosen node, for at most `timeout` seconds.
+
+    `counts` computes its `aggregates` over placed pods, with those of its messages: the value of each, and whether it is present if that
+    is not certain.
+    """
 
     timeout: float
+    counts: Plan
+    aggregates: tuple[CompiledAggregate, ...]
 
 
 class CompiledScore(Rule, frozen=True, kw_only=True):
@@ -125,6 +139,7 @@ class PolicyRoots:
         self.permit_bits = [self._filter(f"permit {i}", permit) for i, permit in enumerate(policy.permits)]
         for i, permit in enumerate(policy.permits):
             self._constant(f"permit {i} timeout", permit.timeout)
+            self._counts(f"permit {i} counts", aggregates_of(policy, permit))
         for i, score in enumerate(policy.scores):
             self._score(f"score {i}", score)
         for i, preference in enumerate(policy.device_preferences):
@@ -171,6 +186,14 @@ class PolicyRoots:
         missing = [] if clause.missing_passes else [(self._lower.negated(condition.present), True)]
         return [(self._lower.conjunction(condition.present, false), False), *missing]
 
+    def _counts(self, group: str, aggregates: Sequence[typed.Aggregate]) -> None:
+        self.groups[group] = []
+        for number, aggregate in enumerate(aggregates):
+            value = self._lower(aggregate)
+            self._root(group, f"{number} value", value.node)
+            if value.present is not None:
+                self._root(group, f"{number} present", value.present)
+
     def _guard(self, group: str, when: typed.Expr | None) -> None:
         if when is not None:
             self._root(group, "when", self._lower.certainly(self._lower(when)))
@@ -198,6 +221,7 @@ class CompiledRules:
 
     def __init__(self, policy: typed.Policy, program: Program, roots: PolicyRoots) -> None:
         self._program = program
+        self._policy = policy
         self._lets: Mapping[str, typed.Expr] = {let.name: let.value for let in policy.lets}
         self.filters = tuple(CompiledFilter(**self._filter(f"filter {i}", rule, roots.bits[i])) for i, rule in enumerate(policy.filters))
         self.permits = tuple(self._permit(f"permit {i}", permit, roots.permit_bits[i]) for i, permit in enumerate(policy.permits))
@@ -248,7 +272,13 @@ class CompiledRules:
 
     def _permit(self, group: str, rule: typed.Permit, bits: list[BitMeaning]) -> CompiledPermit:
         timeout = timeout_of(self._program.module.roots.get(f"{group} timeout"), rule.span)
-        return CompiledPermit(**self._filter(group, rule, bits), timeout=timeout)
+        counts, registers = f"{group} counts", self._program.registers
+        aggregates = tuple(
+            CompiledAggregate(each, registers[f"{counts} {number} value"], registers.get(f"{counts} {number} present"))
+            for number, each in enumerate(aggregates_of(self._policy, rule))
+        )
+        plan = self._program.plans[counts]
+        return CompiledPermit(**self._filter(group, rule, bits), timeout=timeout, counts=plan, aggregates=aggregates)
 
     def _score(self, group: str, rule: typed.Score) -> CompiledScore:
         return CompiledScore(
@@ -271,6 +301,14 @@ class CompiledRules:
     def _base(self, name: str, entry: typed.BaseOverride) -> BaseWeight:
         weight = None if entry.weight is None else self._weight(name, entry.weight.span)
         return BaseWeight(plugin=entry.plugin, span=entry.span, weight=weight, arguments=entry.arguments)
+
+
+def aggregates_of(policy: typed.Policy, rule: typed.Filter) -> tuple[typed.Aggregate, ...]:
+    """The aggregates over placed pods in the conditions and messages of a rule."""
+    exprs = [] if rule.when is None else [rule.when]
+    for clause in rule.clauses:
+        exprs += [clause.condition, *(part for part in clause.message.parts if isinstance(part, typed.Expr))]
+    return reads.aggregates_of_pods(exprs, {let.name: let.value for let in policy.lets})
 
 
 def timeout_of(found: Node | None, span: Span) -> float:

@@ -356,6 +356,10 @@ class PolicyBudget:
         ]
         return (*self._holding(chain, pod, at), *scanning)
 
+    def scanned(self, operations: int) -> int:
+        """The operations on placed pods that a rule takes at once, which does so many for each of them; 0 if there is no limit."""
+        return operations * self._size()[1] if self.settings.seconds else 0
+
     def held_back(self, chain: Chain, at: Callable[[], EvaluationContext]) -> Chain:
         """The chain for answers about pods that are not decided: its gate also holds pods that would wait for a suspended policy."""
 

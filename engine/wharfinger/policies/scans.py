@@ -37,4 +37,9 @@ def scanning_too_much(
 
 def scans_too_much(policy: CompiledPolicy, snapshot: Snapshot) -> bool:
     """True if a policy alone would take more than `MAX_SCANNED` operations on placed pods in one step."""
-    return policy.scanned * int(snapshot.pod_count.sum()) > MAX_SCANNED
+    return too_many(policy.scanned * int(snapshot.pod_count.sum()))
+
+
+def too_many(operations: int) -> bool:
+    """True if operations on placed pods are more than `MAX_SCANNED`."""
+    return operations > MAX_SCANNED

@@ -118,7 +118,7 @@ class Scheduler:
         self._namespaces: set[str] = set()  # whose labels have changed since the groups of their pods were computed
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.max_writes)
         self._group_status = GroupStatus(self._cluster, binding=lambda: bool(self.n_binding))
-        self._permits = permits = Permits(self._cluster)
+        self._permits = permits = Permits(self._cluster, self.budget)
         self._failures = failures = FailureHandler(self._cluster, self.queue, self._writes)
         self._binding = BindingCycle(
             self._cluster, queue=self.queue, writes=self._writes, failures=failures, permits=permits, limit=self.settings.max_binds

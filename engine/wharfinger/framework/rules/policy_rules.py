@@ -196,7 +196,8 @@ class PolicyPermit(Plugin):
     """A `permit` as a plugin. It needs the cluster at the time of the call, not at the time when the pod was placed.
 
     `timed`: the answer may change with time alone. `common`: pods of one template get the same answer on all nodes.
-    `revision`: that of the policy, and the number of the permit in it.
+    `revision`: that of the policy, and the number of the permit in it. `scanned`: the operations for each placed pod that an answer takes
+    at once.
     """
 
     def __init__(self, policy: CompiledPolicy, index: int) -> None:
@@ -213,6 +214,7 @@ class PolicyPermit(Plugin):
         conditions = [*([] if permit.when is None else [permit.when]), *(clause.condition for clause in permit.clauses)]
         lets = {let.name: let.value for let in policy.policy.lets}
         self.timed = bool(self._wakes.events & cluster_event.ClusterEvent.TIME)
+        self.scanned = policy.scanned if self.timed else 0
         self.common = all(expr.type.shape <= Shape.POD for expr in conditions) and not reads_identity(conditions, lets)
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
@@ -236,7 +238,8 @@ class PolicyPermit(Plugin):
         row = snapshot.row(placement.node)
         if row is None:
             return ""
-        interpreter = Interpreter(self._policy.policy, self._policy.params, placement.pod, snapshot, counted=True)
+        aggregates = BoundPolicy(self._policy, placement.pod, snapshot, counted=True).aggregates(self._rule, snapshot, row)
+        interpreter = Interpreter(self._policy.policy, self._policy.params, placement.pod, snapshot, counted=True, aggregates=aggregates)
         answers = interpreter.filter(self._typed, row)
         refused = (clause for clause, answer in answers if answer is False or (answer is None and not clause.missing_passes))
         return "; ".join(interpreter.message(clause, row) for clause in refused)

@@ -12,11 +12,13 @@ from wharfinger.event_loop import Background, until
 from wharfinger.framework.extension import Permission, PermitPlugin, Placement, Plugin
 from wharfinger.framework.prepared import Reason
 from wharfinger.framework.rules.policy_rules import PolicyPermit
+from wharfinger.policies import scans
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.policies.budget import PolicyBudget
     from wharfinger.scheduler.profiles import Profile
 
 TIMED_INTERVAL = 5.0
@@ -25,6 +27,8 @@ ANSWERS_PER_STEP = 16
 """Answers of policies that are worked out in one step of the event loop, some milliseconds; those that pods share count once."""
 STEP_PAUSE = 0.05
 """Seconds between two such steps, in which other pods are scheduled."""
+PAUSES_OF_SCANS = 10
+"""Such pauses after a step with as many operations on placed pods as one may take, which is about as many times as long."""
 
 
 class Released(Exception):
@@ -44,12 +48,16 @@ class Permits:
     After a change of the policies, a placement needs the permits of the new ones: changed permits are evaluated again, removed permits no
     longer hold the pod. Timeouts then count from the first evaluation, so no series of changes holds a pod forever.
 
+    A permit that looks at every placed pod for each answer is evaluated in these steps only, with `scans.MAX_SCANNED` operations in one of
+    them at most. One that takes more by itself is not evaluated: its policy is suspended, and the pod is held until the timeout.
+
     A permit can hold a pod for longer than a stop may take, and no other process knows of the hold. So a stop releases the held placements
     at once; their pods stay pending.
     """
 
-    def __init__(self, cluster: LiveCluster) -> None:
+    def __init__(self, cluster: LiveCluster, budget: PolicyBudget) -> None:
         self._cluster = cluster
+        self._budget = budget
         self._clock = cluster.ports.clock
         self._policies_outdated = self._evaluating = self._released = False
         self._background = Background(lambda error: cluster.ports.emit(Failed("permits of policies", error)))
@@ -133,16 +141,27 @@ class Permits:
 
     async def _evaluate_each_policy(self) -> None:
         common: dict[Hashable, Permission] = {}
-        left = ANSWERS_PER_STEP
+        left, scanned = ANSWERS_PER_STEP, 0
         for wait in list(self._waits.values()):
             if wait.answered.is_set() or not isinstance(wait.plugin, PolicyPermit):
                 continue
             known = len(common)
             self._evaluate(wait, common, again=True)
-            left -= wait.withdrawn or not wait.plugin.common or len(common) > known
-            if not left:
-                await self._clock.sleep(STEP_PAUSE)
-                common, left = {}, ANSWERS_PER_STEP  # the cluster may be another one by now
+            is_new = not wait.plugin.common or len(common) > known
+            left -= wait.withdrawn or is_new
+            if is_new and not wait.withdrawn and not self._scans_too_much(wait.plugin):
+                scanned += PAUSES_OF_SCANS * self._scanned(wait.plugin)
+            if not left or scans.too_many(scanned):
+                await self._clock.sleep(STEP_PAUSE * max(1.0, scanned / scans.MAX_SCANNED))
+                common, left, scanned = {}, ANSWERS_PER_STEP, 0  # the cluster may be another one by now
+
+    def _scanned(self, plugin: PermitPlugin | PolicyPermit) -> int:
+        """The operations on placed pods that an answer takes in one step."""
+        return self._budget.scanned(plugin.scanned) if isinstance(plugin, PolicyPermit) else 0
+
+    def _scans_too_much(self, plugin: PermitPlugin | PolicyPermit) -> bool:
+        """True if an answer would take more than may be taken in one step: the policy is suspended before its next decision."""
+        return scans.too_many(self._scanned(plugin))
 
     def _is_needed(self, wait: _Wait) -> bool:
         """True if the policy of this permit is still in force."""
@@ -166,7 +185,10 @@ class Permits:
         self._waits[uid] = wait
         try:
             if isinstance(wait.plugin, PolicyPermit):
-                self._evaluate(wait, {})
+                if self._scanned(wait.plugin):
+                    wait.wait_seconds = wait.plugin.timeout  # evaluated in steps
+                else:
+                    self._evaluate(wait, {})
             self._call_plugins()
             if self._released and not wait.answered.is_set():
                 raise Released
@@ -174,7 +196,7 @@ class Permits:
             if not await self._answered(wait):
                 name, plugin = wait.placement.pod.name, wait.plugin.name
                 waited = f'pod "{name}" rejected due to timeout after waiting at plugin "{plugin}"'
-                if isinstance(wait.plugin, PolicyPermit) and (why := wait.plugin.message(wait.placement, self._snapshot())):
+                if isinstance(wait.plugin, PolicyPermit) and (why := self._why(wait.plugin, wait.placement)):
                     waited += f": {why}"
                 return Reason(waited)
         finally:
@@ -182,6 +204,15 @@ class Permits:
         if wait.error is not None:
             raise wait.error
         return wait.refusal
+
+    def _why(self, permit: PolicyPermit, placement: Placement) -> str:
+        """The reason why the permit of a policy holds a placement."""
+        if self._scans_too_much(permit):
+            return (
+                f"each answer would look at every placed pod, with {self._scanned(permit):,} operations; {scans.MAX_SCANNED:,} are allowed "
+                "(selections that read the time have no index)"
+            )
+        return permit.message(placement, self._snapshot())
 
     async def _answered(self, wait: _Wait) -> bool:
         """True once the plugin has answered, False when its time is over."""
@@ -221,6 +252,8 @@ class Permits:
             if again and not self._is_needed(wait):
                 wait.withdrawn = True
                 wait.answered.set()
+                return
+            if self._scans_too_much(wait.plugin):  # its policy is suspended before the next decision
                 return
             permission = self._permission(wait, common)
             wait.wait_seconds = float(permission.wait_seconds)
