@@ -121,8 +121,10 @@ APPLY_PATCH = "application/apply-patch+yaml"
 _APPLY = {"fieldManager": MANAGER, "force": "true"}
 _APPLY_STATUS = {"fieldManager": f"{MANAGER}-status", "force": "true"}
 _JSON_OBJECT = msgspec.json.Decoder(dict[str, Any])
-_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_NOT_IN_YAML = "".join(map(chr, range(0x7F, 0xA0))) + "\u2028\u2029\ufeff\ufffe\uffff"
 """Characters that JSON allows in strings, but YAML refuses or reads as line breaks (readerc.go and yamlprivateh.go, go.yaml.in/yaml/v2)."""
+_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in _NOT_IN_YAML}
+_has_escapes = re.compile(f"[{_NOT_IN_YAML}]").search
 
 
 def json_as_yaml(body: Mapping[str, Any]) -> bytes:
@@ -130,7 +132,8 @@ def json_as_yaml(body: Mapping[str, Any]) -> bytes:
     content = msgspec.json.encode(body)
     if content.isascii() and b"\x7f" not in content:
         return content
-    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", content.decode()).encode()
+    text = content.decode()
+    return text.translate(_ESCAPES).encode() if _has_escapes(text) else content
 
 
 class ObjectWriter:

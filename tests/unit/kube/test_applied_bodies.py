@@ -10,6 +10,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.work import calls
 from wharfinger.kube.custom_resources import ObjectWriter, PlacementPreview, json_as_yaml
 from wharfinger.model.objects import ObjectMeta
 
@@ -23,6 +24,11 @@ def test_any_text_is_the_same_in_json_and_in_yaml(text):
     content = json_as_yaml({"a": {text: [text]}})
 
     assert json.loads(content) == yaml.safe_load(content.decode()) == {"a": {text: [text]}}
+
+
+def test_many_such_characters_are_not_replaced_one_by_one():
+    """An app may have 64 variables of 4,096 characters: with a call for each of them, one step of the event loop took 75 ms."""
+    assert calls(lambda: json_as_yaml({"env": "\u2028x" * 128_000})) < 100
 
 
 class Sent:
