@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from contextlib import asynccontextmanager
 
 import numpy as np
@@ -23,6 +24,7 @@ class PageContent:
     def __init__(self, values=(0.0, 0.5, 1.0, np.nan)):
         self.layout = 1
         self.values = np.array(values)
+        self.names = self.zones = None  # of the nodes, where a test says more than how many there are
         self.flags = np.zeros(len(values), np.uint8)
         self.messages = {"summary": {"now": 1}}
         self.looked = 0
@@ -31,8 +33,9 @@ class PageContent:
         self.looked += 1
         if coloring == "gone":
             raise UnknownObject("no node offers gone")
-        names = [f"node-{index}" for index in range(len(self.values))]
-        tiles = None if known == self.layout else Tiles(names=names, zones=[-1] * len(names), zone_names=[])
+        names = self.names or [f"node-{index}" for index in range(len(self.values))]
+        zones = self.zones or [-1] * len(names)
+        tiles = None if known == self.layout else Tiles(names=names, zones=zones, zone_names=["a", "b", "c"][: 1 + max(zones)])
         return NodeMap(
             layout=self.layout,
             tiles=tiles,
@@ -217,6 +220,56 @@ def test_new_nodes_are_new_tiles():
     found = dict(sent(channel, channel.update(page_content)))
     assert found["tiles"]["names"] == ["node-0"]
     assert (found["values"]["values"], found["flags"]) == ([500], [1])
+
+
+class Map:
+    """The map as a page has it."""
+
+    def hear(self, name, data):
+        if name == "tiles":
+            self.names, self.zones, self.zone_names = data["names"], data["zones"], data["zoneNames"]
+        elif name in {"values", "flags"}:
+            setattr(self, name, data["values"] if name == "values" else data)
+        else:
+            count = data.get("count", len(self.names))
+            for column in ("names", "zones", "values", "flags"):
+                known = getattr(self, column)
+                known[count:] = []
+                known += [None] * (count - len(known))
+                for at, new in zip(data["at"], data.get(column, ()), strict=False):
+                    known[at] = new
+
+
+def test_nodes_that_come_and_go_are_sent_as_differences():
+    """After each of them, a page that has heard all differences has what a page has that is opened then."""
+    chance = random.Random(7)
+    page_content, channel = PageContent(), Channel("cpu")
+    rows = [(f"node-{number}", number % 3, 0.5, 0) for number in range(40)]
+    seen, heard = Map(), []
+    for number in range(40, 140):
+        for _ in range(chance.randrange(3)):
+            rows.append((f"node-{number}-{len(rows)}", chance.randrange(-1, 3), chance.random(), chance.randrange(8)))
+        for _ in range(chance.randrange(3)):
+            rows[chance.randrange(len(rows))] = rows[-1]  # the last row moves into the place of the one that goes
+            rows.pop()
+        page_content.layout, page_content.names, page_content.zones = number, [row[0] for row in rows], [row[1] for row in rows]
+        page_content.values, page_content.flags = np.array([row[2] for row in rows]), np.array([row[3] for row in rows], np.uint8)
+        messages = sent(channel, channel.update(page_content))
+        heard += [name for name, _ in messages]
+        fresh = Map()
+        for page, news in ((seen, messages), (fresh, events(channel.newest(Part.MAP)))):
+            for message in news:
+                page.hear(*message)
+        assert vars(seen) == vars(fresh)
+    assert heard.count("nodes") > 60
+
+
+def test_a_difference_of_nodes_is_small():
+    page_content, channel = PageContent(np.zeros(20_000)), Channel("cpu")
+    channel.update(page_content)
+    page_content.layout, page_content.values, page_content.flags = 2, np.zeros(20_001), np.zeros(20_001, np.uint8)
+    (change,) = channel.update(page_content)
+    assert len(change.difference) < 200
 
 
 def test_an_unknown_coloring_is_reported_once_and_may_come_back():
@@ -465,6 +518,34 @@ def test_new_nodes_replace_what_waits_about_the_former_ones():
             found = await read_all(watcher)
             assert [name for name, _ in found] == ["tiles", "values", "flags"]
             assert (found[0][1]["names"], found[1][1]["values"], found[2][1]) == (["node-0"], [750], [0])
+
+    asyncio.run(look())
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["nodes come", "a value changes and nodes come"])
+@pytest.mark.parametrize("after", [None, "values", "layout"], ids=["alone", "before a value changes", "twice"])
+def test_a_page_that_knows_the_nodes_is_sent_the_new_ones_alone(before, after):
+    """Only if that is the one news: a difference is no use to a page that has not read what was before it."""
+
+    async def look():
+        page_content, clock = PageContent(np.zeros(20)), ManualClock()
+        async with feeding_from(page_content, clock) as feed:
+            watcher = feed.join("cpu")
+            await run_pending()
+            await read_all(watcher)
+            if before:
+                page_content.values[0] = 0.3
+                clock.move(1)
+                await run_pending()
+            page_content.layout, page_content.values, page_content.flags = 2, np.zeros(21), np.zeros(21, np.uint8)
+            clock.move(1)
+            await run_pending()
+            if after:
+                page_content.values[3] = 0.9
+                page_content.layout = 3 if after == "layout" else 2
+                clock.move(1)
+                await run_pending()
+            assert [name for name, _ in await read_all(watcher)] == (["tiles", "values", "flags"] if before or after else ["nodes"])
 
     asyncio.run(look())
 

@@ -1,13 +1,14 @@
 """The map of nodes in one colouring as server-sent events: the whole, and differences.
 
-The map is many numbers that seldom change. Who knows the former numbers is sent differences; who has been sent something else meanwhile
-gets the newest numbers instead. All watchers are sent the same bytes.
+The map is many names and numbers that seldom change. Who knows the former ones is sent differences, also when nodes come or go; who has
+been sent something else meanwhile gets the newest ones instead. All watchers are sent the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from operator import ne
 from typing import Any
 
 import msgspec
@@ -42,6 +43,20 @@ class Change(Struct, frozen=True):
     difference: bytes | None = None
 
 
+class _Columns(Struct, frozen=True):
+    """All that watchers know of the nodes."""
+
+    tiles: Tiles
+    scale: Mapping[str, Any]
+    steps: NDArray[np.int64]
+    flags: NDArray[np.uint8]
+
+
+def _differ(former: Sequence[Any], new: Sequence[Any], count: int) -> NDArray[np.bool_]:
+    """`(count,) bool`: whether the first values of two sequences differ."""
+    return np.fromiter(map(ne, former[:count], new[:count]), np.bool_, count)
+
+
 class Channel:
     """One colouring. All its watchers have been sent the same messages, so they get the same differences."""
 
@@ -72,14 +87,34 @@ class Channel:
             node_map = page_content.node_map(self.key, self._layout)
         except WharfingerError as error:
             return self._failed(str(error))
-        self._trouble = ""
         fresh = node_map.layout != self._layout or node_map.tiles is not None
+        former = None if self._trouble or self._tiles is None else _Columns(self._tiles, self._scale, self._steps, self._flags)
+        self._trouble = ""
         if node_map.tiles is not None:
             self._tiles = node_map.tiles
             self._encoded.pop(Part.MAP, None)
         self._layout = node_map.layout
         changes = [*self._coloring_changes(node_map), *self._flags_changes(node_map)]
-        return [Change(Part.MAP)] if fresh else changes
+        return [Change(Part.MAP, self._nodes_difference(former))] if fresh else changes
+
+    def _nodes_difference(self, former: _Columns | None) -> bytes | None:
+        """The rows in which anything is new, for who knows the former columns; None if the whole is needed, or shorter."""
+        tiles = self._tiles
+        if former is None or tiles is None or former.scale != self._scale or former.tiles.zone_names != tiles.zone_names:
+            return None
+        count = len(tiles.names)
+        both = min(count, len(former.tiles.names))
+        changed = np.ones(count, np.bool_)
+        changed[:both] = former.steps[:both] != self._steps[:both]
+        changed[:both] |= former.flags[:both] != self._flags[:both]
+        changed[:both] |= _differ(former.tiles.names, tiles.names, both) | _differ(former.tiles.zones, tiles.zones, both)
+        rows = np.flatnonzero(changed)
+        if len(rows) > _WHOLE_UPDATE_SHARE * count:
+            return None
+        at = rows.tolist()
+        columns = {"values": self._steps[rows].tolist(), "flags": self._flags[rows].tolist()}
+        names, zones = [tiles.names[row] for row in at], [tiles.zones[row] for row in at]
+        return message("nodes", {"layout": self._layout, "count": count, "at": at, "names": names, "zones": zones, **columns})
 
     def _failed(self, sentence: str) -> list[Change]:
         if sentence == self._trouble:

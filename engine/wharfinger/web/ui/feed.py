@@ -70,11 +70,13 @@ class Watcher:
 
     def put(self, changed: Part | Named, difference: bytes | None = None) -> None:
         """Note a change, with the message for who knows everything before it."""
-        if changed is Part.MAP:
-            for part in Part:
-                self._waiting.pop(part, None)
-        elif isinstance(changed, Part) and Part.MAP in self._waiting:
-            return
+        if isinstance(changed, Part) and Part.MAP in self._waiting:
+            changed, difference = Part.MAP, None
+        elif changed is Part.MAP:
+            waiting = [part for part in Part if part in self._waiting]
+            for part in waiting:
+                del self._waiting[part]
+            difference = None if waiting else difference
         elif changed in self._waiting:
             difference = None
         self._waiting[changed] = difference

@@ -31,7 +31,8 @@ const search = new Search({ map, showPod, noted: (find) => address.note({ find }
 const choices = new Choices((changes) => address.go(changes));
 
 const handlers = {
-  tiles: (value) => { map.tiles(value); search.count(); byId("cluster-title").textContent = `Cluster · ${nodes(value.names.length)}`; byId("map").setAttribute("aria-label", nodes(value.names.length)); },
+  tiles: (value) => { map.tiles(value); counted(value.names.length); },
+  nodes: (value) => { map.changeNodes(value); counted(value.count); },
   values: (value) => { trouble(""); map.color(value); painted(); },
   change: (value) => map.change(value),
   flags: (value) => map.flagged(value),
@@ -65,6 +66,12 @@ function unknown() {
   handlers.tiles({ names: [], zones: [], zoneNames: [] });
   byId("cluster-title").textContent = "Cluster";
   panels.unknown();
+}
+
+function counted(amount) {
+  search.count();
+  byId("cluster-title").textContent = `Cluster · ${nodes(amount)}`;
+  byId("map").setAttribute("aria-label", nodes(amount));
 }
 
 // For measurements: the first picture of the cluster is there.

@@ -1,14 +1,17 @@
 // The nodes as tiles on a canvas, in blocks by zone: thousands of elements would be slow, thousands of rectangles are not.
 
 import { make, number, share, shown } from "./dom.js";
+import { HEAD, Layout } from "./layout.js";
 
 export const CORDONED = 1, NOT_READY = 2, TAINTED = 4;
-const SMALLEST = 7, LARGEST = 30, HEAD = 20, GAP_BETWEEN = 8, GAP_BESIDE = 16, WIDEST_NAME = 160, STOPS = ["--s0", "--s1", "--s2", "--s3", "--s4"];
+const STOPS = ["--s0", "--s1", "--s2", "--s3", "--s4"], SHADES = 200;
+const NO_SHADE = 0, OVER = 1, FIRST_SHADE = 2, FLAGS_AT = 8, FADED_AT = 11, RING_AT = 12, DRAINED_AT = 13, ARRIVALS_AT = 14, MOST_ARRIVALS = 100; // the parts of a look
 const MOST_PIXELS = 2 ** 15 - 1, MOST_AREA = 2 ** 24; // browsers draw nothing on a larger canvas
 const FONT = "12px system-ui, 'DejaVu Sans', sans-serif";
-const order = new Intl.Collator("en", { numeric: true });
 
 const parsed = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+
+const shade = (part) => Math.round(Math.min(1, Math.max(0, part)) * SHADES);
 
 class Palette {
   constructor() {
@@ -20,9 +23,9 @@ class Palette {
   }
 
   at(part) {
-    const key = Math.round(Math.min(1, Math.max(0, part)) * 200);
+    const key = shade(part);
     if (!this.known.has(key)) {
-      const place = (key / 200) * (this.stops.length - 1), first = Math.min(this.stops.length - 2, Math.floor(place)), rest = place - first;
+      const place = (key / SHADES) * (this.stops.length - 1), first = Math.min(this.stops.length - 2, Math.floor(place)), rest = place - first;
       this.known.set(key, `rgb(${this.stops[first].map((from, i) => Math.round(from + rest * (this.stops[first + 1][i] - from))).join(" ")})`);
     }
     return this.known.get(key);
@@ -31,10 +34,11 @@ class Palette {
 
 export class ClusterMap {
   constructor(canvas, legend, { under, opened }) {
-    Object.assign(this, { canvas, legend, under, opened, names: [], zones: [], zoneNames: [], values: [], flags: [], scale: null, order: [], places: [], blocks: [], cursor: -1, hovered: -1, matched: null, drained: new Set(), arrivals: new Map() });
+    Object.assign(this, { canvas, legend, under, opened, values: [], flags: [], scale: null, ratio: 0, cursor: -1, hovered: -1, matched: null, drained: new Set(), arrivals: new Map(), drawn: new Map() });
     this.context = canvas.getContext("2d");
+    this.layout = new Layout((text) => { this.context.font = FONT; return this.context.measureText(text).width; });
     this.palette = new Palette();
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.palette = new Palette(); this.draw(); if (this.scale) this.drawLegend(); });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.palette = new Palette(); this.drawAnew(); if (this.scale) this.drawLegend(); });
     new ResizeObserver(() => this.place()).observe(canvas.parentElement);
     canvas.addEventListener("mousemove", (event) => this.hover(this.hit(event)));
     canvas.addEventListener("mouseleave", () => this.hover(-1));
@@ -42,17 +46,34 @@ export class ClusterMap {
     canvas.addEventListener("mousedown", (event) => { const node = this.hit(event); if (node >= 0) this.take(node); });
     canvas.addEventListener("click", (event) => { if (this.hit(event) >= 0) this.open(); });
     canvas.addEventListener("keydown", (event) => this.key(event));
-    canvas.addEventListener("focus", () => { if (this.cursor < 0 && this.order.length) this.move(0); });
+    canvas.addEventListener("focus", () => { if (this.cursor < 0 && this.names.length) this.move(0); });
   }
 
-  tiles({ names, zones, zoneNames }) {
-    const held = this.names[this.cursor], before = new Map(this.names.map((name, node) => [name, node]));
+  get names() { return this.layout.names; }
+
+  tiles(tiles) {
+    const { names } = tiles, held = this.names[this.cursor], before = new Map(this.names.map((name, node) => [name, node]));
     const kept = (of) => names.map((name) => of[before.get(name)]); // until the new ones come, or the map would flash
     Object.assign(this, { values: kept(this.values), flags: kept(this.flags) });
-    Object.assign(this, { names, zones, zoneNames, hovered: -1 });
-    const keys = names.map((_, node) => node);
-    this.order = keys.sort((a, b) => order.compare(zoneNames[zones[a]] ?? "￿", zoneNames[zones[b]] ?? "￿") || order.compare(names[a], names[b]));
-    this.cursor = held === undefined ? -1 : names.indexOf(held);
+    this.layout.replace(tiles);
+    this.moved(held);
+  }
+
+  // Some nodes have come, gone, or moved to another place of the columns.
+  changeNodes(change) {
+    const held = this.names[this.cursor];
+    this.layout.change(change);
+    for (const name of ["values", "flags"]) {
+      this[name].length = change.count;
+      change.at.forEach((node, index) => { this[name][node] = change[name][index]; });
+    }
+    this.moved(held);
+    this.say();
+  }
+
+  moved(held) {
+    this.hovered = -1;
+    this.cursor = held === undefined ? -1 : this.names.indexOf(held);
     if (this.matched) this.match();
     this.place();
   }
@@ -87,45 +108,17 @@ export class ClusterMap {
   place() {
     const width = this.canvas.parentElement.clientWidth;
     if (!width) return;
-    const room = Math.max(260, innerHeight * 0.58), blocks = this.inBlocks();
-    let size = LARGEST;
-    while (size > SMALLEST && this.boxes(blocks, size, width).height > room) size -= 1;
-    const { boxes, height: needed } = this.boxes(blocks, size, width);
-    Object.assign(this, { size, width, places: [], blocks: boxes });
-    for (const { nodes, left, top, across } of boxes) nodes.forEach((node, index) => { this.places[node] = [left + (index % across) * size, top + HEAD + Math.floor(index / across) * size]; });
-    const height = Math.max(60, needed), ratio = Math.min(devicePixelRatio || 1, MOST_PIXELS / Math.max(width, height), Math.sqrt(MOST_AREA / (width * height)));
-    Object.assign(this.canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
-    this.canvas.style.height = `${height}px`;
-    this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.layout.place(width, Math.max(260, innerHeight * 0.58));
+    const height = Math.max(60, this.layout.height), ratio = Math.min(devicePixelRatio || 1, MOST_PIXELS / Math.max(width, height), Math.sqrt(MOST_AREA / (width * height)));
+    const pixels = { width: Math.round(width * ratio), height: Math.round(height * ratio) };
+    if (ratio !== this.ratio || pixels.width !== this.canvas.width || pixels.height !== this.canvas.height) {
+      Object.assign(this.canvas, pixels); // which clears it
+      this.canvas.style.height = `${height}px`;
+      this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      this.ratio = ratio;
+      this.drawn.clear();
+    }
     this.draw();
-  }
-
-  inBlocks() {
-    const blocks = [];
-    for (const node of this.order) {
-      const zone = this.zones[node], last = blocks.at(-1);
-      if (last && last.zone === zone) last.nodes.push(node);
-      else blocks.push({ zone, name: this.zoneNames[zone] ?? "no zone", nodes: [node] });
-    }
-    this.context.font = FONT;
-    return blocks.map((block) => {
-      const title = shown(`${block.name} · ${block.nodes.length}`);
-      return { ...block, title, titleWidth: Math.min(WIDEST_NAME, this.context.measureText(title).width) };
-    });
-  }
-
-  // Where the blocks are: side by side as far as they fit into the width, and the height of all.
-  boxes(blocks, size, width) {
-    const most = Math.max(1, Math.floor(width / size)), boxes = [];
-    let left = 0, top = 0, below = 0;
-    for (const block of blocks) {
-      const across = Math.min(most, block.nodes.length), wide = Math.max(across * size, block.titleWidth);
-      if (left && (left + wide > width || block.nodes.length > most)) [left, top] = [0, below];
-      boxes.push({ ...block, left, top, across, wide: Math.min(width, wide) });
-      below = Math.max(below, top + HEAD + Math.ceil(block.nodes.length / across) * size + GAP_BETWEEN);
-      left += wide + GAP_BESIDE;
-    }
-    return { boxes, height: below };
   }
 
   // As much of a text as fits.
@@ -135,33 +128,74 @@ export class ClusterMap {
     return `${text.slice(0, length)}…`;
   }
 
+  drawAnew() {
+    this.context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    this.drawn.clear();
+    this.draw();
+  }
+
+  // Draws what looks different from what is on the canvas. `drawn` has each block as it was drawn last, with the look of each tile.
   draw() {
-    const { context, palette } = this;
-    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    const { context, palette, layout } = this;
     if (!this.names.length) {
+      context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+      this.drawn.clear();
       context.fillStyle = palette.quiet;
       context.font = "14px system-ui, sans-serif";
       context.fillText("no nodes", 4, 24);
       return;
     }
-    context.font = FONT;
-    context.fillStyle = palette.quiet;
-    for (const { title, left, top, wide } of this.blocks) context.fillText(context.measureText(title).width > wide + 1 ? this.cut(title, wide) : title, left + 1, top + 14);
-    this.names.forEach((_, node) => this.tile(node));
+    if (!this.drawn.size) context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    const there = new Set(layout.blocks);
+    for (const [block, was] of this.drawn) {
+      if (there.has(block) && was.size === layout.size && ["left", "top", "across", "wide"].every((side) => was[side] === block[side])) continue;
+      context.clearRect(was.left, was.top, was.wide + 2, was.high);
+      this.drawn.delete(block);
+    }
+    for (const block of layout.blocks) this.drawBlock(block);
+  }
+
+  drawBlock(block) {
+    const { context, palette, layout, drawn } = this, { left, top, across, wide, high, title, nodes } = block;
+    if (!drawn.has(block)) drawn.set(block, { left, top, across, wide, size: layout.size, title: null, looks: [] });
+    const was = drawn.get(block);
+    if (was.title !== title) {
+      if (was.title !== null) context.clearRect(left, top, wide + 2, HEAD);
+      context.font = FONT;
+      context.fillStyle = palette.quiet;
+      context.fillText(context.measureText(title).width > wide + 1 ? this.cut(title, wide) : title, left + 1, top + 14);
+    }
+    Object.assign(was, { title, high });
+    nodes.forEach((node, slot) => this.drawTile(block, was.looks, slot, node));
+    for (let slot = nodes.length; slot < was.looks.length; slot += 1) context.clearRect(...layout.corner(block, slot), layout.size, layout.size);
+    was.looks.length = nodes.length;
   }
 
   tile(node) {
-    const place = this.places[node];
-    if (!place) return;
-    const { context, palette } = this, [left, top] = place, gap = this.size > 12 ? 2 : 1, side = this.size - gap;
-    context.globalAlpha = this.matched && !this.matched.has(node) ? 0.15 : 1;
-    context.fillStyle = palette.card;
-    context.fillRect(left, top, this.size, this.size);
+    const block = this.layout.byZone.get(this.layout.zones[node]), was = this.drawn.get(block);
+    if (was) this.drawTile(block, was.looks, this.layout.slots[node], node);
+  }
+
+  // All that the picture of a tile depends on, as one number.
+  look(node) {
+    const part = this.part(node), name = this.names[node], shown = part === null ? NO_SHADE : part > 1.0005 ? OVER : FIRST_SHADE + shade(part);
+    const faded = this.matched !== null && !this.matched.has(node), ring = node === this.cursor || node === this.hovered;
+    return shown | ((this.flags[node] ?? 0) << FLAGS_AT) | (faded << FADED_AT) | (ring << RING_AT) | ((this.drained.size > 0 && this.drained.has(name)) << DRAINED_AT)
+      | ((this.arrivals.size && Math.min(MOST_ARRIVALS, this.arrivals.get(name) ?? 0)) << ARRIVALS_AT);
+  }
+
+  drawTile(block, looks, slot, node) {
+    const look = this.look(node);
+    if (looks[slot] === look) return;
+    const { context, palette, layout: { size } } = this, [left, top] = this.layout.corner(block, slot), side = size - (size > 12 ? 2 : 1);
+    if (looks[slot] !== undefined) context.clearRect(left, top, size, size);
+    looks[slot] = look;
+    context.globalAlpha = (look >> FADED_AT) & 1 ? 0.15 : 1;
     this.paint(context, left, top, side, this.part(node));
     this.marks(context, left, top, side, this.flags[node] ?? 0);
     this.supposed(context, left, top, side, this.names[node]);
     context.globalAlpha = 1;
-    if (node === this.cursor || node === this.hovered) {
+    if ((look >> RING_AT) & 1) {
       context.strokeStyle = palette.cursor;
       context.lineWidth = 2;
       context.strokeRect(left + 1, top + 1, side - 2, side - 2);
@@ -171,7 +205,7 @@ export class ClusterMap {
   paint(context, left, top, side, part) {
     context.fillStyle = part === null ? this.palette.none : part > 1.0005 ? this.palette.over : this.palette.at(part);
     context.fillRect(left, top, side, side);
-    if (part === null) this.line(context, this.palette.noneLine, left, top + side, left + side, top);
+    if (part === null) this.line(context, this.palette.noneLine, left + 0.5, top + side - 0.5, left + side - 0.5, top + 0.5);
   }
 
   marks(context, left, top, side, flags) {
@@ -184,8 +218,8 @@ export class ClusterMap {
       context.fillRect(left, top + side / 2 - 1, side, 2);
     }
     if (flags & NOT_READY) {
-      this.line(context, this.palette.bad, left, top, left + side, top + side, 2);
-      this.line(context, this.palette.bad, left, top + side, left + side, top, 2);
+      this.line(context, this.palette.bad, left + 1, top + 1, left + side - 1, top + side - 1, 2);
+      this.line(context, this.palette.bad, left + 1, top + side - 1, left + side - 1, top + 1, 2);
     }
   }
 
@@ -238,12 +272,10 @@ export class ClusterMap {
     const flags = this.flags[node] ?? 0;
     const name = this.names[node], come = this.arrivals.get(name);
     const more = [this.drained.has(name) && "to be drained", come && `${come} ${come === 1 ? "pod" : "pods"} would be scheduled here`, flags & NOT_READY && "not ready", flags & CORDONED && "cordoned", flags & TAINTED && "tainted"].filter(Boolean);
-    return [this.names[node], `${this.scale?.title ?? ""} ${this.text(node)}`, this.zoneNames[this.zones[node]], ...more].filter(Boolean).map(shown).join(" · ");
+    return [this.names[node], `${this.scale?.title ?? ""} ${this.text(node)}`, this.layout.zoneNames[this.layout.zones[node]], ...more].filter(Boolean).map(shown).join(" · ");
   }
 
-  hit({ offsetX, offsetY }) {
-    return this.places.findIndex((place) => place && offsetX >= place[0] && offsetX < place[0] + this.size && offsetY >= place[1] && offsetY < place[1] + this.size);
-  }
+  hit({ offsetX, offsetY }) { return this.layout.at(offsetX, offsetY); }
 
   hover(node) {
     if (node === this.hovered) return;
@@ -255,13 +287,13 @@ export class ClusterMap {
 
   say() {
     const node = this.hovered >= 0 ? this.hovered : this.cursor;
-    const hint = this.order.length ? "Point at a node, or use the arrow keys." : "";
+    const hint = this.names.length ? "Point at a node, or use the arrow keys." : "";
     this.under(node >= 0 && this.scale ? this.described(node) : hint);
   }
 
   key(event) {
-    const at = this.order.indexOf(this.cursor), last = this.order.length - 1;
-    const moves = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: this.beside(1), ArrowUp: this.beside(-1), Home: 0, End: last };
+    const { order } = this.layout, at = order.indexOf(this.cursor), last = order.length - 1;
+    const moves = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: this.beside(order, 1), ArrowUp: this.beside(order, -1), Home: 0, End: last };
     if (event.key in moves && last >= 0) {
       event.preventDefault();
       this.move(Math.min(last, Math.max(0, moves[event.key])));
@@ -272,13 +304,13 @@ export class ClusterMap {
   }
 
   // The place in the order of the node in the next row (1) or the former one (-1) that is nearest.
-  beside(direction) {
-    const at = this.order.indexOf(this.cursor);
+  beside(order, direction) {
+    const at = order.indexOf(this.cursor);
     if (at < 0) return 0;
-    const [left, top] = this.places[this.cursor];
+    const [left, top] = this.layout.corners(this.cursor);
     let best = at, least = [Infinity, Infinity];
-    this.order.forEach((node, index) => {
-      const [x, y] = this.places[node], away = [(y - top) * direction, Math.abs(x - left)];
+    order.forEach((node, index) => {
+      const [x, y] = this.layout.corners(node), away = [(y - top) * direction, Math.abs(x - left)];
       if (away[0] > 0 && (away[0] < least[0] || (away[0] === least[0] && away[1] < least[1]))) [best, least] = [index, away];
     });
     return best;
@@ -296,10 +328,10 @@ export class ClusterMap {
   }
 
   move(index) {
-    this.take(this.order[index]);
-    const [, top] = this.places[this.cursor], frame = this.canvas.parentElement;
+    this.take(this.layout.order[index]);
+    const [, top] = this.layout.corners(this.cursor), { size } = this.layout, frame = this.canvas.parentElement;
     if (top < frame.scrollTop) frame.scrollTop = top - HEAD;
-    else if (top + this.size > frame.scrollTop + frame.clientHeight) frame.scrollTop = top + this.size - frame.clientHeight;
+    else if (top + size > frame.scrollTop + frame.clientHeight) frame.scrollTop = top + size - frame.clientHeight;
   }
 
   // Nodes that have a text in their name or zone stay bright, the others fade.
@@ -307,12 +339,12 @@ export class ClusterMap {
     this.searched = text.trim().toLowerCase();
     this.match();
     this.draw();
-    if (this.matched?.size) this.move(this.order.findIndex((node) => this.matched.has(node)));
+    if (this.matched?.size) this.move(this.layout.order.findIndex((node) => this.matched.has(node)));
   }
 
   match() {
     const has = (text) => (text ?? "").toLowerCase().includes(this.searched);
-    this.matched = this.searched ? new Set(this.order.filter((node) => has(this.names[node]) || has(this.zoneNames[this.zones[node]]))) : null;
+    this.matched = this.searched ? new Set(this.names.map((_, node) => node).filter((node) => has(this.names[node]) || has(this.layout.zoneNames[this.layout.zones[node]]))) : null;
   }
 
   drawLegend() {
