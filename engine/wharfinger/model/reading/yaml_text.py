@@ -19,6 +19,7 @@ import yaml
 from wharfinger.model.reading.decode import MAX_DEPTH, NotReadable
 
 MAX_ALIASED = 1_000_000  # values of a document with aliases, each counted as often as it occurs after their expansion
+MAX_DIGITS = 1000  # of a whole number; Python writes none with more than 4,300 decimal digits
 _NO_FILE = ' in "<unicode string>", line'  # the parser gets text; the caller adds the name of the file
 _ALIAS = re.compile(rb"(?:^|[\s\[{,:])\*[^\s*]")
 _NOT_A_SPACE = re.compile(r" *([\t\u00a0\u2000-\u200b\u202f\u3000])")
@@ -113,6 +114,14 @@ def _construct_mapping(loader: Any, node: Any, deep: bool = False) -> dict[Any, 
     return mapping
 
 
+def _construct_int(loader: Any, node: Any) -> int:
+    """The whole number of a YAML node, also in hexadecimal and other notations; NotReadable if it has too many digits."""
+    if len(node.value) > MAX_DIGITS:
+        raise NotReadable(f"line {node.start_mark.line + 1}: a number with more than {MAX_DIGITS:,} digits")
+    number: int = loader.construct_yaml_int(node)
+    return number
+
+
 def _make_loader() -> type[Any]:
     """The fastest safe loader, without timestamps: Kubernetes reads `2024-01-01` in YAML as text."""
     base: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -120,7 +129,8 @@ def _make_loader() -> type[Any]:
         first: [(tag, pattern) for tag, pattern in patterns if tag != "tag:yaml.org,2002:timestamp"]
         for first, patterns in base.yaml_implicit_resolvers.items()
     }
-    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
+    constructors = {**base.yaml_constructors, "tag:yaml.org,2002:int": _construct_int}
+    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers, "yaml_constructors": constructors})
 
 
 _LOADER = _make_loader()

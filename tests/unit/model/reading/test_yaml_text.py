@@ -53,3 +53,10 @@ def test_keys_that_are_merged_in_may_be_said_again():
     text = "a: &x {b: 1}\nc: {<<: *x, b: 2}"
 
     assert list(yaml_text.parse_yaml(text.encode(), unique_keys=True)) == [{"a": {"b": 1}, "c": {"b": 2}}]
+
+
+@pytest.mark.parametrize("number", ["9" * 1001, "0x" + "f" * 5000, "-0b" + "1" * 20_000])
+def test_a_number_that_cannot_be_written_again_is_refused_with_its_place(number):
+    assert parsed("a: 0x1f\nb: 0b11\nc: -12_000\nd: " + "9" * 1000) == [{"a": 31, "b": 3, "c": -12_000, "d": 10**1000 - 1}]
+    with pytest.raises(decode.NotReadable, match=r"^line 2: a number with more than 1,000 digits$"):
+        parsed(f"a: 1\nb: {number}\n")
