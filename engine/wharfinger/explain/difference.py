@@ -169,8 +169,7 @@ class _Comparison:
         former, present = (each.row for each in self._decisions)
         if former is None or present is None:
             return {}
-        at_present = decision.added_at(present)
-        return {name: _Scores(tier, added, at_present[name][1]) for name, (tier, added) in decision.added_at(former).items()}
+        return {name: _Scores(*added) for name, added in decision.added_at(former, present).items()}
 
 
 class _Scores(NamedTuple):

@@ -10,6 +10,7 @@ import io
 import multiprocessing
 import os
 import pickle
+import select
 import signal
 import sys
 import threading
@@ -102,10 +103,12 @@ class _OfChild(Generic[Answer]):
         self._shared = shared
         self._advance = advance
         self._ended: _Ended | None = None
+        self._messages = select.poll()  # `Connection.poll` makes one for each question, which takes longer than the question
+        self._messages.register(pipe, select.POLLIN)
 
     def if_done(self) -> Answer | None:
         """The answer; None while the child computes."""
-        while self._ended is None and self._pipe.poll():
+        while self._ended is None and self._messages.poll(0):
             self._receive()
         return None if self._ended is None else self.result()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import numpy as np
 import pytest
@@ -60,9 +62,11 @@ def test_the_total_of_a_row_is_the_sum_of_its_parts():
     state = fleet.state(*ABC)
     decision = decided(state, A, B, C, weights={"A": 5, "B": 1}, **answers)
     rows = {name: state.snapshot().row(name) for name in ABC}
-    assert decision.added_at(rows["a"]) == {"A": (1, 50.0), "B": (1, 7.0)}
-    for name, row in rows.items():
-        assert decision.added_at(row) == {part.name: (part.tier, part.weighted) for part in decision.scores_at(name)}
+    assert decision.added_at(rows["a"], rows["b"]) == {"A": (1, 50.0, 100.0), "B": (1, 7.0, 0.0)}
+    for one, other in itertools.product(ABC, ABC):
+        parts = zip(decision.scores_at(one), decision.scores_at(other), strict=False)  # of "c", which is not feasible, there are none
+        expected = {part.name: (part.tier, part.weighted, there.weighted) for part, there in parts}
+        assert decision.added_at(rows[one], rows[other]) == expected
 
 
 def test_the_filters_that_ran_are_those_that_are_not_skipped():

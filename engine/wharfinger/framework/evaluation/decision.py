@@ -194,12 +194,20 @@ class Decision(Struct, frozen=True, kw_only=True, eq=False):
             return ()
         return tuple(_part(slot, row) for slot in evaluation.scoring.slots if not slot.skipped)
 
-    def added_at(self, row: int) -> dict[str, tuple[int, float]]:
-        """(tier, weight × points) of every score at a feasible row, by name; empty if it is not feasible. Less work than `scores_at`."""
+    def added_at(self, one: int, other: int) -> dict[str, tuple[int, float, float]]:
+        """(tier, weight × points at one row, and at another) of every score, by name; empty if one of the rows is not feasible.
+
+        Less work than `scores_at`.
+        """
         evaluation = self._current()
-        if not evaluation.filtering.feasible.item(row):
+        feasible = evaluation.filtering.feasible
+        if not (feasible.item(one) and feasible.item(other)):
             return {}
-        return {slot.plugin.name: (slot.term.tier, slot.weight * slot.at(row)[1]) for slot in evaluation.scoring.slots if not slot.skipped}
+        return {
+            slot.plugin.name: (slot.term.tier, slot.weight * slot.points_at(one), slot.weight * slot.points_at(other))
+            for slot in evaluation.scoring.slots
+            if not slot.skipped
+        }
 
     def rejections_at(self, node: str) -> tuple[str, ...]:
         """`plugin: reason` for every rejection of a node; empty if it is feasible."""

@@ -158,6 +158,8 @@ class Diagnosis:
         refusal = self._filtering.refusal
         if refusal is not None:
             return (NodeRejection(plugin=refusal.plugin, reasons=refusal.reasons),)
+        if self._filtering.feasible.item(row):
+            return ()
         found = []
         chosen = self._filtering.node_set
         if chosen is not None and not chosen.mask[row]:

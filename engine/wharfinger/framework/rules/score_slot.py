@@ -121,6 +121,11 @@ class ScoreSlot:
         index = row if self.classes is None else self.classes.ids.item(row)
         return self.raw.item(index), self.points.item(index)
 
+    def points_at(self, row: int) -> float:
+        """The points of a row."""
+        points: float = self.points.item(row if self.classes is None else self.classes.ids.item(row))
+        return points
+
     def patch(self, snapshot: Snapshot, rows: NDArray[np.intp], flips: NDArray[np.intp], feasible: Mask) -> Rows:
         """Score some rows, and follow `flips`, the rows that became feasible or infeasible; returns the rows that may have other points.
 

@@ -256,7 +256,7 @@ class ClusterTables:
 
     def gpu_table(self, names: GpuNames) -> GpuTable:
         """The single GPUs of all nodes, counted by these names; kept from the first call on."""
-        return at_once(self.gpu_table_in_steps(names))
+        return self.gpus.known(names) or at_once(self.gpu_table_in_steps(names))
 
     def gpu_table_in_steps(self, names: GpuNames) -> Generator[None, None, GpuTable]:
         """`gpu_table` in steps; no steps if the table is known."""
