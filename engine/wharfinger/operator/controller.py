@@ -139,11 +139,11 @@ class WorkQueue:
             heapq.heappush(self._later, (due, next(self._order), key))
             self._changed.set()
 
-    def retry(self, key: str) -> float:
-        """Seconds until the key comes back: each failure in a row doubles them."""
+    def retry(self, key: str, at_least: float = 0.0) -> float:
+        """Seconds until the key comes back, `at_least` so many: each failure in a row doubles them."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        wait = min(self._limits.first * 2.0 ** min(failures, 60), self._limits.longest)
+        wait = max(at_least, min(self._limits.first * 2.0 ** min(failures, 60), self._limits.longest))
         self._emit(KeyRetried(self.name))
         self.add_after(key, wait)
         return wait
@@ -212,6 +212,10 @@ class WorkQueue:
         await until(self._changed, self._clock, moment - self._clock.monotonic())
 
 
+class Postponed(float):
+    """Seconds until the next reconcile of an object for which nothing was tried: it is no success, so former failures still count."""
+
+
 class Reconciler(Protocol):
     """Brings one object to its desired state. It is idempotent."""
 
@@ -275,16 +279,16 @@ class Controller:
         began = self._clock.monotonic()
         try:
             again = await self._reconciler.reconcile(key)
-        except (*_EXPECTED, WriteFailed):
-            result = "conflict"
-            self.queue.retry(key)
         except Exception as error:  # noqa: BLE001 — an error of one object must not stop the others
-            result = "error"
-            self._emit(Failed(f"reconciling {self.name} {key}", error))
-            self.queue.retry(key)
+            expected = isinstance(error, (*_EXPECTED, WriteFailed))
+            result = "conflict" if expected else "error"
+            if not expected:
+                self._emit(Failed(f"reconciling {self.name} {key}", error))
+            self.queue.retry(key, (error.retry_after if isinstance(error, api_errors.ApiError) else None) or 0.0)
         else:
             result = "success" if again is None else "requeue"
-            self.queue.forget(key)
+            if not isinstance(again, Postponed):
+                self.queue.forget(key)
             if again is not None:
                 self.queue.add_after(key, again, again=True)
         self._emit(Reconciled(self.name, result, self._clock.monotonic() - began))

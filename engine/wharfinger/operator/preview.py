@@ -21,7 +21,7 @@ from wharfinger.kube.custom_resources import ObjectWriter, PlacementPreview
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.operator.app_objects import remove
-from wharfinger.operator.controller import ObjectCache, condition, invalid_field, ready, with_transition_times
+from wharfinger.operator.controller import ObjectCache, Postponed, condition, invalid_field, ready, with_transition_times
 from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.operator.preview_answer import Answer, answer_preview
 from wharfinger.operator.preview_question import Questions
@@ -104,7 +104,7 @@ class PreviewReconciler:
             is_new = self._answered.get(key, (None,))[0] != question
             rest = self._rest(preview.metadata.namespace, is_new=is_new)
             if rest > 0:
-                return min(left, await self._wait(key, preview, rest) if is_new else rest)
+                return Postponed(min(left, await self._wait(key, preview, rest) if is_new else rest))
             self._waiting.pop(key, None)
             self._answering = True
             try:

@@ -8,7 +8,7 @@ from tests.observed import subscribed
 from wharfinger.emit import Failed
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.kube import api_errors
-from wharfinger.operator.controller import Controller, Reconciled, run_all
+from wharfinger.operator.controller import Controller, Postponed, Reconciled, run_all
 
 
 class Lead:
@@ -74,6 +74,34 @@ def test_failures_are_reported_and_tried_again_and_conflicts_only_tried_again():
         assert failures == ["reconciling things a"]
 
     run(script, test, known=["a", "b"])
+
+
+def test_an_object_comes_back_no_sooner_than_the_api_server_asks_for():
+    script = Scripted(a=[api_errors.TooManyRequests("!", retry_after=3.0)], b=[api_errors.ServerError("!", retry_after=2.0)])
+
+    async def test(_controller, clock, *_):
+        for _ in range(25):
+            clock.move(0.1)
+            await run_pending()
+        assert script.calls == ["a", "b", "b"]
+        clock.move(0.6)
+        await run_pending()
+        assert script.calls == ["a", "b", "b", "a"]
+
+    run(script, test, known=["a", "b"])
+
+
+def test_failures_count_until_a_success_however_often_work_is_postponed_between_them():
+    failing = [each for _ in range(20) for each in (api_errors.Conflict("!"), Postponed(0.001))]
+    script = Scripted(a=[*failing])
+
+    async def test(_controller, clock, *_):
+        for _ in range(1000):
+            clock.move(0.001)
+            await run_pending()
+        assert len(script.calls) == 8 + 7  # 5 ms, 10 ms, … 320 ms after the former failure
+
+    run(script, test, known=["a"])
 
 
 def test_a_requested_requeue_needs_no_change():

@@ -10,13 +10,15 @@ from pydantic import ValidationError
 
 from tests.in_memory import ManualClock
 from wharfinger.crd.models import PlacementPreviewSpec
+from wharfinger.emit import ignore
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
-from wharfinger.kube.api_errors import Forbidden
+from wharfinger.kube.api_errors import Forbidden, TooManyRequests
 from wharfinger.kube.custom_resources import PlacementPreview
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator import preview
+from wharfinger.operator.controller import Controller
 from wharfinger.operator.preview import (
     FIRST_ANSWER_CREDIT,
     FIRST_ANSWERS_CREDIT,
@@ -208,7 +210,7 @@ class SlowAnswers:
         for _ in range(self._steps):
             self.clock.move(self.STEP)
             yield
-        return Answer(nodes=(), miss=None, policy_revision="r")
+        return Answer(nodes=(), miss=None, policy_revision=f"r{self.revision}")
 
     def snapshot(self):
         return None
@@ -306,3 +308,32 @@ def test_the_answer_of_a_former_leader_stays_while_the_next_one_is_waited_for(mo
         assert world.written == [("shop/p", "True Answered")]
 
     asyncio.run(story())
+
+
+def test_a_status_that_cannot_be_written_is_tried_less_and_less_often(monkeypatch):
+    """The pause after each answer is no success."""
+    world = SlowAnswers(monkeypatch, SHOP, steps=100)
+    tried = []
+
+    async def refuse(*_):
+        tried.append(world.clock.monotonic())
+        raise TooManyRequests("!", status=429)
+
+    async def story():
+        await world.during(world.reconciler.reconcile("shop/p"))
+        monkeypatch.setattr(world, "apply_status", refuse)
+        world.revision += 1
+        controller = Controller(
+            "previews", world.reconciler, lambda: ["shop/p"], clock=world.clock, leadership=SimpleNamespace(is_leader=True), emit=ignore
+        )
+        running = asyncio.ensure_future(controller.run())
+        controller.resume()
+        began = world.clock.monotonic()
+        while world.clock.monotonic() - began < 60.0:
+            await world.during(asyncio.sleep(0))
+            world.clock.move(0.01)
+        controller.stop()
+        await world.during(running)
+
+    asyncio.run(story())
+    assert len(tried) < 20  # 5 ms, 10 ms, … 40 s after the former failure, and each after a pause of 1.2 s
