@@ -102,6 +102,24 @@ def test_the_last_hour_is_shown_in_curves(scheduler, visit):
     )
 
 
+def test_a_curve_has_a_gap_where_nothing_was_read(scheduler, visit):
+    """As after a night in which the machine was suspended."""
+
+    def add(page):
+        for _ in range(2):
+            page.history.add(reading(page.scheduler))
+        page.history.points[0] = page.history.points[0]._replace(at=page.history.points[0].at - 600)
+        page.history.points[1] = page.history.points[1]._replace(at=page.history.points[0].at + 10)
+        for _ in range(2):
+            page.history.add(reading(page.scheduler))
+
+    scheduler.ask(add)
+    tab = visit(scheduler.url).tab
+    wait_text(tab, "#history", "Pending")
+    path = tab.locator("#history figure", has_text="Pending").locator("path").get_attribute("d")
+    assert (path.count("M"), path.count("L")) == (2, 2)
+
+
 def test_the_health_of_the_api_server_and_of_each_metric_is_in_the_header(scheduler, policies, visit):
     tab = visit(scheduler.url).tab
     wait_text(tab, "#health .good", "API server")
@@ -626,6 +644,15 @@ def test_without_nodes_the_map_has_no_cursor(visit):
     with SchedulerPage() as page:
         found = visit(page.url)
         assert (found.title_of("cluster"), found.tab.inner_text("#under").strip()) == ("Cluster · 0 nodes", "")
+
+
+def test_without_nodes_a_pod_that_waits_says_so_once(visit):
+    with SchedulerPage() as page:
+        page.put([pod("web")], POD)
+        tab = visit(f"{page.url}?pod=shop/web").tab
+        wait_text(tab, "#detail .verdict", "No nodes available to schedule pods")
+        assert tab.inner_text("#detail").lower().count("no nodes available") == 1
+        assert "Filters" not in tab.locator("#detail h3").all_inner_texts()
 
 
 def test_a_page_above_the_limit_is_reported_and_waits(scheduler, chromium):

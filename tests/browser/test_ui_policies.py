@@ -124,3 +124,13 @@ def test_a_metric_without_samples_is_told_in_the_header_until_it_has_some(schedu
     report(structs.replace(lost, fresh=60, youngest=1.0, oldest=4.0, suspended_since=None, failure=""))
     tab.wait_for_function("() => [...document.querySelectorAll('#health li')].every((each) => each.className.includes('good'))")
     assert "connection refused" not in tab.inner_text("#health")
+
+
+@pytest.mark.parametrize("width", [1360, 390])
+def test_what_is_reported_about_a_policy_has_the_width_of_the_panel(scheduler, policies, visit, width):
+    policies("wrong", 'policy "wrong"\nfilter a { requires node.free.cpu > 0cpu else "no" }\n')
+    tab = visit(scheduler.url, viewport={"width": width, "height": 900}).tab
+    wait_text(tab, "#policies", "unknown word `requires`")
+    parts = "[document.querySelector('#policies .said'), document.querySelector('#policies table')].map((each) => each.clientWidth)"
+    said, panel = tab.evaluate(parts)
+    assert said > 0.85 * panel

@@ -4,6 +4,7 @@ import pytest
 
 from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
 from tests.browser.steps import SHOWS, controlled, held, tab_to, wait_text
+from wharfinger.daemon.live_page import reading
 from wharfinger.web.ui import feed
 
 OFFERED = "([id, value, is]) => [...document.getElementById(id).options].some((option) => option.value === value) === is"
@@ -266,3 +267,38 @@ def test_nodes_that_come_and_go_do_not_make_the_map_flash(scheduler, visit):
         wait_text(tab, "#cluster-title", f"{count} nodes")
     assert tab.evaluate("window.drawn") > 0
     assert tab.evaluate("window.flashes") == 0
+
+
+def test_the_reasons_of_few_and_of_many_pods_begin_below_each_other(scheduler, visit):
+    scheduler.put([pod(f"many-{number}", cpu="900") for number in range(1200)], POD)
+    scheduler.put([pod("one", memory="900Ti")], POD)
+    tab = visit(scheduler.url).tab
+    wait_text(tab, "#pending", "Insufficient memory")
+    tab.wait_for_function("() => document.querySelector('#pending .count').textContent === '1,200'", timeout=120_000)
+    begins = tab.locator("#pending .why").evaluate_all("all => all.map((found) => found.getBoundingClientRect().left)")
+    assert len(begins) == 2
+    assert len(set(begins)) == 1
+
+
+def test_the_names_of_resources_are_not_cut(scheduler, visit):
+    node = nodes(1)[0]
+    for which in ("allocatable", "capacity"):
+        node["status"][which] |= {"vendor.example.com/a-resource-with-a-name": "123456789012"}
+    scheduler.put([node], NODE)
+    tab = visit(scheduler.url).tab
+    wait_text(tab, "#resources", "vendor.example.com/a-resource-with-a-name")
+    cut = tab.locator(".meter span").evaluate_all(
+        "all => all.filter((found) => found.scrollWidth > found.clientWidth + 1).map((found) => found.innerText)"
+    )
+    assert cut == []
+
+
+def test_a_cluster_without_requests_has_no_strange_numbers(visit):
+    with SchedulerPage() as page:
+        page.put(nodes(2), NODE)
+        for _ in range(2):
+            page.ask(lambda page: page.history.add(reading(page.scheduler)))
+        tab = visit(f"{page.url}?node=node-00000").tab
+        wait_text(tab, "#detail .verdict", "0 pods")
+        assert "most requested" not in tab.inner_text("#detail .verdict")
+        assert "0%" in tab.locator("#history figure", has_text="Requested").inner_text()

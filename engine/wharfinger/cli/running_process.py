@@ -155,12 +155,22 @@ class Source(TypedDict):
     notes: list[str]
 
 
+class MetricState(TypedDict):
+    """The present state of a metric, as a sentence; `failure` is why the last refresh failed."""
+
+    name: str
+    said: str
+    suspendedSince: str | None
+    failure: str | None
+
+
 class PolicyState(TypedDict):
-    """The state of a policy: which version is in force."""
+    """The state of a policy: which version is in force, and its metrics."""
 
     name: str | None
     state: str
     revision: str | None
+    metrics: list[MetricState]
 
 
 class Finding(TypedDict, total=False):
@@ -174,13 +184,6 @@ class Finding(TypedDict, total=False):
     message: str
 
 
-class MetricState(TypedDict):
-    """The present state of a metric, as a sentence."""
-
-    name: str
-    said: str
-
-
 class Policy(PolicyState):
     """A policy in full."""
 
@@ -191,7 +194,6 @@ class Policy(PolicyState):
     diagnostics: list[Finding]
     omittedDiagnostics: int
     now: list[Finding]
-    metrics: list[MetricState]
 
 
 class PolicyStates(TypedDict):

@@ -209,11 +209,16 @@ class MetricStatus(Struct, frozen=True, kw_only=True):
         name = f"metric `{self.name}`"
         if not self.asked:
             return f"{name} waits for its first answer"
-        ages = "" if self.youngest is None or self.oldest is None else f", samples are {self.youngest:.0f} s to {self.oldest:.0f} s old"
-        sentence = f"{name} is fresh on {self.fresh} of {self.nodes} nodes{ages}"
+        sentence = f"{name} is fresh on {self.fresh} of {self.nodes} nodes{self._ages_text()}"
         if self.suspended_since is None:
             return sentence
         return f"{sentence}: fewer than {100 * self.wanted:g} %, so rules that use it are suspended since {time_text(self.suspended_since)}"
+
+    def _ages_text(self) -> str:
+        if self.youngest is None or self.oldest is None:
+            return ""
+        youngest, oldest = f"{self.youngest:.0f} s", f"{self.oldest:.0f} s"
+        return f", samples are {youngest if youngest == oldest else f'{youngest} to {oldest}'} old"
 
 
 class SourceStatus(Struct, frozen=True, kw_only=True):

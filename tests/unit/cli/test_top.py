@@ -23,8 +23,8 @@ from wharfinger.telemetry.metrics import Metrics
 POLICIES = {
     "sources": [{"name": "policies/", "lost": None, "notes": []}],
     "policies": [
-        {"name": "even", "state": "active", "revision": "f" * 64},
-        {"name": None, "state": "refused", "revision": None},
+        {"name": "even", "state": "active", "revision": "f" * 64, "metrics": []},
+        {"name": None, "state": "refused", "revision": None, "metrics": []},
     ],
 }
 DECISIONS = [
@@ -136,6 +136,22 @@ def test_the_picture_has_everything_and_fits(scheduler):
     for width in (20, 40, 79):
         narrow = screen(MetricsInterval(now=process.read(1.0), before=None), [], POLICIES, DECISIONS, width)
         assert max(len(line) for line, _ in narrow) <= width
+
+
+@pytest.mark.parametrize(
+    ("metric", "is_shown"),
+    [
+        ({"suspendedSince": None, "failure": None}, False),
+        ({"suspendedSince": "2026-01-02T03:04:05Z", "failure": None}, True),
+        ({"suspendedSince": None, "failure": "the last refresh failed"}, True),
+    ],
+    ids=["well", "suspended", "not answered"],
+)
+def test_a_metric_that_is_not_well_is_told(metric, is_shown):
+    policy = {"name": "even", "state": "active", "revision": "f", "metrics": [{"name": "load", "said": "metric `load` is …", **metric}]}
+    between = MetricsInterval(now=Process().read(1.0), before=None)
+    lines = [text for text, _ in screen(between, [], {"sources": [], "policies": [policy]}, [], 80)]
+    assert ("even: metric `load` is …" in lines) == is_shown
 
 
 def test_once_prints_and_ends(wharf, scheduler):

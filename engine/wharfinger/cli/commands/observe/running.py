@@ -226,6 +226,9 @@ def _policies(policies: PolicyStates) -> Lines:
         for policy, text in zip([None, *found], wording.columns([("POLICY", "STATE", "REVISION"), *rows]).splitlines(), strict=True):
             wrong = policy is not None and needs_attention(policy)
             yield text, "dim" if policy is None else "red" if wrong else ""
+    for policy in found:
+        ill = (metric for metric in policy["metrics"] if metric["suspendedSince"] is not None or metric["failure"])
+        yield from ((f"{policy['name']}: {metric['said']}", "yellow") for metric in ill)
     for source in policies["sources"]:
         if source["lost"]:
             yield f"{source['name']} cannot be read: {source['lost']}", "red"

@@ -2,7 +2,7 @@
 
 import { byId, clock, count, make, milliseconds, number, share } from "./dom.js";
 
-const SVG = "http://www.w3.org/2000/svg", WIDTH = 240, HEIGHT = 40, HOUR = 3600;
+const SVG = "http://www.w3.org/2000/svg", WIDTH = 240, HEIGHT = 40, HOUR = 3600, GAP = 30;
 
 function svg(name, properties, ...children) {
   const element = document.createElementNS(SVG, name);
@@ -11,10 +11,10 @@ function svg(name, properties, ...children) {
   return element;
 }
 
-// A line for each series; a point without a value interrupts its line.
+// A line for each series; a point without a value interrupts its line, and so does a time without points, as when the machine was suspended.
 function curves(points, series, top) {
   const last = points.at(-1).at, x = (at) => (WIDTH * (1 - (last - at) / HOUR)).toFixed(1), y = (value) => (HEIGHT - 1 - (HEIGHT - 3) * Math.min(1, value / top)).toFixed(1);
-  const path = (values) => values.map((value, index) => (value === null ? "" : `${index && values[index - 1] !== null ? "L" : "M"}${x(points[index].at)} ${y(value)}h.01`)).join("");
+  const path = (values) => values.map((value, index) => (value === null ? "" : `${index && values[index - 1] !== null && points[index].at - points[index - 1].at < GAP ? "L" : "M"}${x(points[index].at)} ${y(value)}h.01`)).join("");
   return svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...series.map((values, index) => svg("path", { d: path(values), class: `curve c${index}` })));
 }
 
@@ -35,5 +35,5 @@ export function history(points) {
     figure("Decisions per second", points, [{ values: of(({ rate }) => rate) }], (rate) => number(Math.round(100 * rate) / 100)),
     figure("Decision latency", points, [{ name: "P50", values: of(({ p50 }) => p50) }, { name: "P99", values: of(({ p99 }) => p99) }], (seconds) => milliseconds(1000 * seconds)),
     figure("Pending", points, [{ values: of(({ pending }) => pending) }], count),
-    figure("Requested", points, resources.map((name) => ({ name, values: of(({ used }) => used[name] ?? 0) })), share, 1));
+    figure("Requested", points, !resources.length ? [{ values: of(() => 0) }] : resources.map((name) => ({ name, values: of(({ used }) => used[name] ?? 0) })), share, 1));
 }

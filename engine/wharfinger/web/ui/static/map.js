@@ -142,7 +142,7 @@ export class ClusterMap {
       this.drawn.clear();
       context.fillStyle = palette.quiet;
       context.font = "14px system-ui, sans-serif";
-      context.fillText("no nodes", 4, 24);
+      context.fillText("No nodes.", 1, 24);
       return;
     }
     if (!this.drawn.size) context.clearRect(0, 0, this.canvas.width, this.canvas.height);
@@ -357,7 +357,7 @@ export class ClusterMap {
     };
     const plain = (flags) => (at) => { this.paint(at, 0, 0, 14, 0.2); this.marks(at, 0, 0, 14, flags); };
     this.legend.replaceChildren(make("span", {}, written(low, unit), bar, written(high, unit)),
-      ...(unit === "fraction" ? [sample("more than 100 %", (at) => this.paint(at, 0, 0, 14, 2))] : []),
+      ...(unit === "fraction" ? [sample("more than 100%", (at) => this.paint(at, 0, 0, 14, 2))] : []),
       sample(unit === "points" ? "not feasible" : "no value", (at) => this.paint(at, 0, 0, 14, null)),
       sample("tainted", plain(TAINTED)), sample("cordoned", plain(CORDONED)), sample("not ready", plain(NOT_READY)), ...(note ? [make("span", {}, note)] : []));
   }

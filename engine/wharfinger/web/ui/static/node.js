@@ -1,6 +1,6 @@
 // One node: whether it takes pods, what it means for a pod that was looked at, and what is on it.
 
-import { amount, count, make, meter, number, table } from "./dom.js";
+import { amount, count, make, meter, number, share, table } from "./dom.js";
 import { devices } from "./devices.js";
 import { folded, link, part, quiet, remedies, scores, sentences, verdict } from "./verdict.js";
 
@@ -18,8 +18,8 @@ export function node({ reply, forPod, showPod, drain }) {
 }
 
 function headline({ conditions, unschedulable, taints, nPods, resources }) {
-  const fullest = resources.filter(({ allocatable }) => allocatable > 0).map(({ name, requested, allocatable }) => [requested / allocatable, name]).sort((one, other) => other[0] - one[0])[0];
-  const held = `${count(nPods)} ${nPods === 1 ? "pod" : "pods"}${fullest ? `; most requested: ${fullest[1]}, ${Math.round(100 * fullest[0])} %` : ""}`;
+  const fullest = resources.filter(({ requested, allocatable }) => requested > 0 && allocatable > 0).map(({ name, requested, allocatable }) => [requested / allocatable, name]).sort((one, other) => other[0] - one[0])[0];
+  const held = `${count(nPods)} ${nPods === 1 ? "pod" : "pods"}${fullest ? `; most requested: ${fullest[1]}, ${share(fullest[0])}` : ""}`;
   const ready = conditions.Ready === undefined || conditions.Ready === "True";
   if (!ready) return verdict("bad", `Not ready: the condition Ready is ${conditions.Ready}`, held);
   if (unschedulable) return verdict("warn", "Cordoned: no new pods are scheduled here", held);
@@ -41,7 +41,7 @@ function aboutPod(reply, { name, found, trouble }, showPod) {
 }
 
 function pods(reply, showPod) {
-  const rows = reply.pods.map(({ pod, requests, priority }) => make("tr", {}, make("td", {}, link(pod, () => showPod(pod), `pod of node ${pod}`)),
+  const rows = reply.pods.map(({ pod, requests, priority }) => make("tr", {}, make("td", { class: "of" }, link(pod, () => showPod(pod), `pod of node ${pod}`)),
     make("td", {}, Object.entries(requests).map(([name, value]) => `${name} ${amount(name, value)}`).join(", ")), make("td", { class: "number" }, number(priority))));
   if (reply.nPods > rows.length) rows.push(make("tr", {}, make("td", { colspan: 3, class: "quiet" }, `and ${count(reply.nPods - rows.length)} more`)));
   return rows.length ? table(["pod", "requests", "#priority"], rows, "Pods of the node") : quiet("none");

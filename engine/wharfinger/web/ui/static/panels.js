@@ -87,8 +87,13 @@ export function pending(reply, now, chosen, { showPod, choose }) {
         make("button", { class: "link", type: "button", "data-key": `${key} in ${namespace}`, "aria-label": `only namespace ${namespace}`, onclick: () => choose({ namespace }) }, namespace), ` ${count(some)}`]), group.moreNamespaces ? ` and ${count(group.moreNamespaces)} more` : null) : null,
       make("table", {}, make("thead", {}, make("tr", {}, ["pod", "attempts", "priority", "pending for"].map((head, index) => make("th", { scope: "col", class: index ? "number" : undefined }, head)))), make("tbody", {}, rows)));
   });
-  const omitted = () => (reply.omitted ? [nothing(`and ${count(reply.omitted)} more groups`)] : []);
-  renew(body("pending"), () => (reply.groups.length ? make("div", { class: "scroll", role: "group", "aria-label": "Pending pods by reason", "data-key": "pending" }, build(), omitted()) : nothing(chosen ? "No pending pods match the filters." : "No pending pods.")));
+  const omitted = () => (reply.omitted ? [nothing(`and ${count(reply.omitted)} more reasons`)] : []);
+  const list = () => {
+    const made = make("div", { class: "scroll", role: "group", "aria-label": "Pending pods by reason", "data-key": "pending" }, build(), omitted());
+    made.style.setProperty("--digits", Math.max(...reply.groups.map((group) => count(group.count).length))); // all reasons begin below each other
+    return made;
+  };
+  renew(body("pending"), () => (reply.groups.length ? list() : nothing(chosen ? "No pending pods match the filters." : "No pending pods.")));
 }
 
 export function decisions({ latest }, chosen, showPod, showNode) {
@@ -123,11 +128,12 @@ export function policies({ policies: all, sources, shadows }) {
   health.metrics = metricsOf(all);
   healthy();
   const compared = new Map(shadows.map((report) => [report.policy, report]));
-  const rows = () => all.map((policy) => {
+  const rows = () => all.flatMap((policy) => {
     const report = policy.state === "shadow" ? compared.get(policy.name) : undefined;
-    const aside = report ? make("p", { class: "said" }, shadowed(report)) : null;
-    return make("tr", {}, cell([make("strong", {}, policy.name ?? "?"), make("div", { class: "quiet" }, policy.authority, " · ", policy.source, " · ", policy.key), aside, ...findings(policy)].filter(Boolean), "wide"), cell(badge(policy.state, STATES[policy.state])),
+    const said = [...(report ? [make("p", { class: "said" }, shadowed(report))] : []), ...findings(policy)]; // they have the whole width
+    const first = make("tr", { class: said.length ? "begun" : undefined }, cell([make("strong", {}, policy.name ?? "?"), make("div", { class: "quiet" }, policy.authority, " · ", policy.source, " · ", policy.key)], "wide"), cell(badge(policy.state, STATES[policy.state])),
       cell((policy.revision ?? "").slice(0, 8), "id"), cell(policy.activeSince ? when(Date.parse(policy.activeSince) / 1000) : "", "time"));
+    return said.length ? [first, make("tr", {}, make("td", { colspan: 4 }, said))] : [first];
   });
   const troubles = () => sources.filter((source) => source.lost || source.notes.length).map((source) => make("p", {}, badge(source.lost ? "lost" : "note", source.lost ? "bad" : "warn"), ` ${source.name}: ${source.lost || source.notes.join("; ")}`));
   renew(body("policies"), () => [...troubles(), all.length ? table(["policy", "state", "revision", "since"], rows(), "Policies") : nothing("No policies: pods are scheduled as by kube-scheduler.")]);

@@ -16,7 +16,7 @@ export function pod({ reply, past, trouble, showNode, colour }) {
 export function headline({ boundTo, explanation: found }) {
   const feasible = `${count(found.feasible)} of ${nodes(found.nodes)} feasible`;
   if (boundTo) return verdict("good", `Bound to ${boundTo}`, `A new decision would choose ${found.node ?? "no node"}: ${feasible}.`);
-  if (found.node === null) return verdict("bad", lacks(found), found.message);
+  if (found.node === null) return found.nodes ? verdict("bad", lacks(found), found.message) : verdict("bad", "No nodes available to schedule pods");
   const ahead = found.margin === null ? "" : found.margin > 0 ? `, ${number(found.margin)} points ahead of ${found.top[1]?.node}` : `, equal to ${found.top[1]?.node}`;
   const ties = found.ties > 1 ? `${nodes(found.ties)} are equally good; a stable hash chooses.` : "";
   return verdict("good", `Would be scheduled on ${found.node} now`, `${feasible}${ahead}.`, ties);
@@ -25,8 +25,7 @@ export function headline({ boundTo, explanation: found }) {
 // The reason that stops most nodes, in a few words.
 function lacks({ steps, nodes: all }) {
   const reasons = steps.flatMap((step) => Object.entries(step.reasons)).sort((one, other) => other[1] - one[1]);
-  if (!all) return "No nodes available to schedule pods";
-  return reasons.length ? `0/${count(all)} nodes are available: ${reasons[0][0]}${reasons.length > 1 ? `, and ${count(reasons.length - 1)} more` : ""}` : `0/${count(all)} nodes are available`;
+  return reasons.length ? `0/${count(all)} nodes are available: ${reasons[0][0]}${reasons.length > 1 ? `, and ${count(reasons.length - 1)} more ${reasons.length === 2 ? "reason" : "reasons"}` : ""}` : `0/${count(all)} nodes are available`;
 }
 
 export function notes({ notes: own, explanation: { policies, notes: said } }) {

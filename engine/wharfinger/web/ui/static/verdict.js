@@ -47,7 +47,7 @@ export function remedies(ways, showNode) {
 // From all nodes down to the feasible ones: a line for each filter that rejects any.
 export function funnel({ steps, nodes: all }) {
   const run = steps.filter((step) => !step.skipped), rejecting = run.filter((step) => step.alone < all), passing = run.filter((step) => step.alone === all);
-  if (!run.length) return [];
+  if (!run.length || !all) return [];
   const row = (title, left, ...more) => make("li", {}, make("div", { class: "line" }, make("strong", {}, title), make("span", { class: "left" }, `${nodes(left)} left`)), bar(all ? left / all : 0), ...more);
   const reasons = (step) => Object.entries(step.reasons).map(([reason, amount], index) => make("li", {}, `${count(amount)} × ${reason}`, index === 0 && step.example ? make("span", { class: "quiet" }, `, for example ${step.example}`) : null));
   const rows = rejecting.map((step) => row(step.rule, step.soFar, make("ul", { class: "reasons" }, reasons(step), step.at ? make("li", { class: "quiet" }, step.at) : null)));
