@@ -8,7 +8,6 @@ change between the steps: the question computes the nodes again that have change
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from wharfinger.builtins.signature import NO_POINTS, AtRows, Rows
 from wharfinger.compiler import schedule
+from wharfinger.compiler.aggregates import Aggregates, value_of
 from wharfinger.compiler.normalize import SKIPPED, VALUE
 from wharfinger.compiler.program import CompiledPolicy, whole_column
 from wharfinger.compiler.row_code import OneRow
@@ -137,17 +137,13 @@ class BoundPolicy:
             return np.zeros(frame.n_rows, dtype=np.uint64)
         return np.where(outputs[-1], bits, np.uint64(0)) if rule.guarded else bits
 
-    def aggregates(self, rule: CompiledPermit, snapshot: Snapshot, row: int) -> dict[int, float | None]:
-        """The aggregates over placed pods of a permit at a node, by the id of their expressions; None for one that is missing."""
+    def aggregates(self, rule: CompiledPermit, snapshot: Snapshot, row: int) -> Aggregates:
+        """The aggregates over placed pods of a permit, at this node only."""
         self._at(snapshot, np.array([row], dtype=np.intp))
         with np.errstate(all="ignore"):
             schedule.run(rule.counts.steps, self._registers)
-        found: dict[int, float | None] = {}
-        for each in rule.aggregates:
-            present = each.present is None or bool(np.all(self._registers[each.present]))
-            value = float(np.reshape(self._registers[each.value], -1)[0])
-            found[id(each.expr)] = value if present and not math.isnan(value) else None
-        return found
+        found = {id(each.expr): value_of(self._registers, each.value, each.present) for each in rule.aggregates}
+        return lambda expr, _row: found[id(expr)]
 
     def score(self, index: int, snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
         """The raw values of score number `index`, `(n_rows,) float64`, and their states, `(n_rows,) uint8`.

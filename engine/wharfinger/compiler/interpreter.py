@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from wharfinger.builtins import texts
 from wharfinger.builtins.signature import NO_POINTS, AtMoment, AtNode
 from wharfinger.compiler import messages, metrics, reads
+from wharfinger.compiler.aggregates import Aggregates
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Attribute, Subject
 from wharfinger.language.semantics.describe import describe
@@ -191,8 +192,8 @@ def _select(self: Interpreter, expr: typed.Select, place: Place) -> Items:
 
 
 def _aggregate(self: Interpreter, expr: typed.Aggregate, place: Place) -> float | None:
-    if id(expr) in self.aggregates:
-        return self.aggregates[id(expr)]
+    if self.aggregates is not None and expr.selection.type.kind is Kind.PODS:
+        return self.aggregates(expr, place.row)
     selected: Items = self.at(expr.selection, place)
     rows = _rows_over(self, expr, place)
     if rows is None:
@@ -284,19 +285,19 @@ class Interpreter:
         points: Points = NO_POINTS,
         *,
         counted: bool = False,
-        aggregates: Mapping[int, float | None] | None = None,
+        aggregates: Aggregates | None = None,
     ) -> None:
         """`points` are those of Kubernetes' scores by plugin, each `(n_nodes,)`; without them such points are 0.
 
-        `counted`: selections count the pod itself if it is placed, as in `permit`. `aggregates` are known values of aggregates by the id of
-        their expressions, for one node; only this node may be asked about then.
+        `counted`: selections count the pod itself if it is placed, as in `permit`. `aggregates` gives the values of aggregates over
+        placed pods instead of the interpreter.
         """
         self.policy = policy
         self._points = points
         self.params = params
         self.pod = pod
         self._counted = counted
-        self.aggregates: Mapping[int, float | None] = {} if aggregates is None else aggregates
+        self.aggregates = aggregates
         self.snapshot = snapshot
         self._lets = {let.name: let.value for let in policy.lets}
         self._metrics = {metric.name: metric for metric in policy.metrics}

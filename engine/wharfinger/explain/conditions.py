@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from wharfinger.builtins.signature import NO_POINTS
+from wharfinger.compiler.aggregates import aggregates
 from wharfinger.compiler.interpreter import Interpreter, Outcome, Points
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
@@ -214,7 +215,7 @@ class PolicyExplainer:
         if self._at is None or self._at[0] is not pod or self._at[1] is not snapshot:
             self._at, self._interpreters = (pod, snapshot), {}
         if policy.name not in self._interpreters:
-            self._interpreters[policy.name] = interpreter_of(policy, pod, snapshot)
+            self._interpreters[policy.name] = quick_interpreter_of(policy, pod, snapshot)
         return self._interpreters[policy.name]
 
 
@@ -226,6 +227,11 @@ def interpreter_of(
     `counted`: selections count the pod itself if it is placed, as in `permit`.
     """
     return Interpreter(policy.policy, policy.params, pod, snapshot, points, counted=counted)
+
+
+def quick_interpreter_of(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> Interpreter:
+    """The same, with aggregates over placed pods from the counts that are kept: the cluster may be large."""
+    return Interpreter(policy.policy, policy.params, pod, snapshot, aggregates=aggregates(policy, pod, snapshot))
 
 
 def _failing(interpreter: Interpreter, rule: typed.Filter, row: int) -> list[typed.Clause]:

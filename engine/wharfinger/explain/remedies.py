@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.explain.conditions import interpreter_of, passes, printed
+from wharfinger.explain.conditions import passes, printed, quick_interpreter_of
 from wharfinger.framework.chain import Chain
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.typed import Op
@@ -55,7 +55,7 @@ class Remedies:
 
 
 def _of_policy(policy: CompiledPolicy, rule: typed.Filter, pod: PodView, snapshot: Snapshot, row: int) -> Iterator[str]:
-    interpreter = interpreter_of(policy, pod, snapshot)
+    interpreter = quick_interpreter_of(policy, pod, snapshot)
     for clause, answer in interpreter.filter(rule, row):
         if not passes(clause, answer):
             yield from _for(clause.condition, True, interpreter, row)
