@@ -19,7 +19,9 @@ import yaml
 from wharfinger.model.reading.decode import MAX_DEPTH, NotReadable
 
 MAX_ALIASED = 1_000_000  # values of a document with aliases, each counted as often as it occurs after their expansion
+MAX_ALIASED_TEXT = 2**24  # characters by which aliases may lengthen a document
 MAX_DIGITS = 1000  # of a whole number; Python writes none with more than 4,300 decimal digits
+_COLLECTIONS = dict | list | set | tuple  # of a mapping, a sequence, `!!set`, and the pairs of `!!omap`
 _NO_FILE = ' in "<unicode string>", line'  # the parser gets text; the caller adds the name of the file
 _ALIAS = re.compile(rb"(?:^|[\s\[{,:])\*[^\s*]")
 _NOT_A_SPACE = re.compile(r" *([\t\u00a0\u2000-\u200b\u202f\u3000])")
@@ -39,6 +41,8 @@ def parse_yaml(content: bytes, *, unique_keys: bool = False) -> Iterator[Any]:
         for document in yaml.load_all(text, Loader=_UNIQUE_KEYS if unique_keys else _LOADER):
             if has_aliases:
                 _measure(document, {})
+                if _length(document, {}) > len(text) + MAX_ALIASED_TEXT:
+                    raise NotReadable(f"its aliases expand to more than {MAX_ALIASED_TEXT:,} characters; write out what is meant")
             if document is not None:
                 yield document
     except UnicodeDecodeError:
@@ -87,7 +91,7 @@ def _measure(value: Any, known: dict[int, tuple[int, int]], level: int = 1) -> t
 
     NotReadable if a limit is exceeded.
     """
-    if not isinstance(value, dict | list):
+    if not isinstance(value, _COLLECTIONS):
         return 1, 0
     if id(value) not in known:
         if level > MAX_DEPTH:
@@ -100,6 +104,20 @@ def _measure(value: Any, known: dict[int, tuple[int, int]], level: int = 1) -> t
     if level + height - 1 > MAX_DEPTH:
         raise NotReadable(f"values are nested more than {MAX_DEPTH} levels deep")
     return size, height
+
+
+def _length(value: Any, known: dict[int, int]) -> int:
+    """The number of characters of texts, keys and long numbers in a value, with aliases expanded; `known` as for `_measure`."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, int):
+        return value.bit_length() // 4
+    if not isinstance(value, _COLLECTIONS):
+        return 0
+    if id(value) not in known:
+        parts = [*value, *value.values()] if isinstance(value, dict) else value
+        known[id(value)] = sum(_length(part, known) for part in parts)
+    return known[id(value)]
 
 
 def _construct_mapping(loader: Any, node: Any, deep: bool = False) -> dict[Any, Any]:

@@ -29,6 +29,23 @@ def test_aliases_of_aliases_for_millions_of_values_are_refused():
         parsed(billions())
 
 
+@pytest.mark.parametrize(
+    ("large", "n", "what"),
+    [
+        ("x" * 100_000, 1000, "16,777,216 characters"),
+        (f"{{{'x' * 1000}: 1}}", 30_000, "16,777,216 characters"),
+        ("9" * 1000, 30_000, "16,777,216 characters"),
+        (f"!!set {{{', '.join(map(str, range(2000)))}}}", 1000, "1,000,000 values"),
+        (f"!!pairs [{', '.join(f'{n}: 1' for n in range(1000))}]", 1000, "1,000,000 values"),
+    ],
+    ids=["a text", "a key", "a number", "a set", "pairs"],
+)
+def test_aliases_of_large_values_are_refused(large, n, what):
+    assert parsed(f"a: &a {large}\nb: [*a, *a]")
+    with pytest.raises(decode.NotReadable, match=f"its aliases expand to more than {what}"):
+        parsed(f"a: &a {large}\nb: [{', '.join(['*a'] * n)}]")
+
+
 @pytest.mark.parametrize("text", ["a: &a [*a]", "&a [*a]", "a: &a\n  b:\n  - *a", "a: &a {b: *a}"])
 def test_an_alias_for_what_contains_it_is_refused(text):
     with pytest.raises(decode.NotReadable, match="an alias contains itself"):
