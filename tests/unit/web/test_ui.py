@@ -156,6 +156,7 @@ def test_the_objects_of_a_text_are_named_in_json():
         ("a: [", "application/yaml", 400, "not YAML"),
         ("a: 1\na: 2\n", "application/yaml", 400, "a"),
         ("[1, 2]: a", "application/yaml", 400, ""),
+        ("true: a", "application/yaml", 400, "a key is neither text nor a number; write it in quotes"),
         ("kind: Pod", "text/plain", 415, "application/yaml"),
         ("x" * (MAX_TEXT_BYTES + 1), "application/yaml", 413, "longer than"),
     ],

@@ -162,5 +162,7 @@ async def _objects(_request: Request, body: bytes) -> Response:
     try:
         found = await asyncio.to_thread(lambda: list(yaml_text.parse_yaml(body, unique_keys=True)))
         return page_files.fresh_json({"objects": found})
-    except (decode.NotReadable, TypeError) as error:  # TypeError: a key that JSON does not have
+    except decode.NotReadable as error:
         return PlainTextResponse(f"{error}\n", 400)
+    except TypeError:  # of the encoder of JSON
+        return PlainTextResponse("a key is neither text nor a number; write it in quotes\n", 400)
