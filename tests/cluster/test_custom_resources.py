@@ -3,9 +3,12 @@
 import json
 import time
 import urllib.request
+from itertools import pairwise
 
 from tests.cluster import custom, objects
 from tests.cluster.custom import EAST, phase, pods_of, running, zoned
+from tests.cluster.misbehaviour import Answer
+from tests.cluster.process import WharfProcess
 from tests.cluster.waiting import eventually
 
 TEMPLATE = {"spec": {"schedulerName": "wharfinger", "containers": [{"name": "main", "image": "web:1"}]}}
@@ -141,6 +144,24 @@ def test_a_preview_answers_follows_the_cluster_and_expires(defined, wharf, nodes
     custom.create(defined, "PlacementPreview", "short", {"template": template, "ttlSeconds": 10})
     eventually(lambda: custom.status(defined, "PlacementPreview", "short").get("placed") == 1)
     eventually(lambda: custom.get(defined, "PlacementPreview", "short") is None)
+
+
+def test_a_status_is_written_again_no_sooner_than_the_api_server_asks_for(defined, proxy, nodes):
+    nodes(1)
+    with WharfProcess(defined, kubeconfig=proxy.kubeconfig) as wharf:
+        wharf.wait_scheduling()
+        custom.create(defined, "PlacementPreview", "ask", {"template": TEMPLATE, "capacity": True})
+        before = eventually(lambda: custom.status(defined, "PlacementPreview", "ask").get("further"))
+        proxy.add(Answer(status=429, retry_after=2), path="/placementpreviews/ask/status$")
+        nodes(1, prefix="more")
+
+        def refused():
+            return [each for each in tuple(proxy.seen) if each.status == 429]
+
+        eventually(lambda: len(refused()) > 4)
+        assert min(later.at - earlier.at for earlier, later in pairwise(refused())) > 1.5
+        proxy.clear()
+        eventually(lambda: custom.status(defined, "PlacementPreview", "ask")["further"] > before)
 
 
 def test_a_preview_tries_another_policy_set(defined, wharf, nodes):
