@@ -21,7 +21,7 @@ from wharfinger.model.reading.decode import MAX_DEPTH, NotReadable
 MAX_ALIASED = 1_000_000  # values of a document with aliases, each counted as often as it occurs after their expansion
 MAX_ALIASED_TEXT = 2**24  # characters by which aliases may lengthen a document
 MAX_DIGITS = 1000  # of a whole number; Python writes none with more than 4,300 decimal digits
-_COLLECTIONS = dict | list | set | tuple  # of a mapping, a sequence, `!!set`, and the pairs of `!!omap`
+_COLLECTIONS = (dict, list, set, tuple)  # of a mapping, a sequence, `!!set`, and the pairs of `!!omap`
 _NO_FILE = ' in "<unicode string>", line'  # the parser gets text; the caller adds the name of the file
 _ALIAS = re.compile(rb"(?:^|[\s\[{,:])\*[^\s*]")
 _NOT_A_SPACE = re.compile(r" *([\t\u00a0\u2000-\u200b\u202f\u3000])")
