@@ -755,8 +755,6 @@ class StatusMetric(running_process.MetricState):
     nodes: int | None
     youngest_seconds: float | None
     oldest_seconds: float | None
-    suspended_since: str | None
-    failure: str | None
 
 
 class PolicyStatus(running_process.PolicyState):
