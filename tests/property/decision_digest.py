@@ -15,6 +15,7 @@ import numpy as np
 from tests.unit.framework import fleet
 from wharfinger.builtins import CATALOGUE, texts
 from wharfinger.framework import chain
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language.semantics.types import NUMERIC
@@ -41,7 +42,7 @@ tie_break log(1 + share) asc, sigmoid(load) desc
 quantum 1e-12
 """
 RESOURCES = [{"name": name} for name in ("cpu", "memory", "ephemeral-storage", *(f"example.com/r{number}" for number in range(9)))]
-CONFIG = chain.ChainConfig(arguments={"NodeResourcesBalancedAllocation": {"resources": RESOURCES}})
+CONFIG = ChainConfig(arguments={"NodeResourcesBalancedAllocation": {"resources": RESOURCES}})
 
 
 def cluster(chance: random.Random, n_nodes: int) -> ClusterState:

@@ -20,7 +20,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,8 +27,7 @@ import typer
 import typer.core
 import typer.main
 
-from wharfinger import user_input
-from wharfinger.cli import commands, completion, options, streams
+from wharfinger.cli import commands, completion, flag_values, options, streams
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError, printable, printable_lines
 from wharfinger.language.report import render, wording
 from wharfinger.language.report.diagnostics import PolicyError
@@ -61,6 +59,10 @@ class CommandGroup(typer.core.TyperGroup):
 
     _described_only = False
     _commands: dict[str, Any] | None = None
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, with those that typer adds."""
+        return flag_values.taken_if_plain(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 — the signature is the group's
         """The commands in the order of `--help`."""
@@ -133,13 +135,9 @@ class CommandGroup(typer.core.TyperGroup):
 class Command(typer.core.TyperCommand):
     """One command of `wharf`. Its numbers are written as `user_input` has them, which is stricter than typer."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        params: list[Any] = self.params
-        for param in params:
-            parse = _PARSERS.get(param.type_descriptor.annotation)
-            if parse is not None:
-                vars(param)["process_value"] = partial(_number, param.process_value, param, parse)
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, with those that typer adds."""
+        return flag_values.taken_if_plain(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The remaining words. Adds this command to an error about an option without a value: it names the right `--help` then."""
@@ -149,17 +147,6 @@ class Command(typer.core.TyperCommand):
             if getattr(error, "ctx", ctx) is None:
                 error.ctx = ctx  # type: ignore[attr-defined]
             raise
-
-
-_PARSERS: dict[Any, Callable[[str], float | None]] = {int: user_input.whole_number, float: user_input.decimal_number}
-
-
-def _number(process: Callable[[Any, Any], Any], param: Any, parse: Callable[[str], float | None], ctx: Any, value: Any) -> Any:
-    """The value of a number's flag; a text that is not a number is refused before typer reads it."""
-    if isinstance(value, str) and parse(value) is None:
-        wanted = "a whole number; write digits, such as 5" if parse is user_input.whole_number else "a number; write one such as 5 or 0.5"
-        raise typer.BadParameter(f"{value!r} is not {wanted}.", ctx=ctx, param=param)
-    return process(ctx, value)
 
 
 app = typer.Typer(

@@ -12,7 +12,7 @@ import json
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -23,7 +23,6 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
 from wharfinger.explain import policy_warnings
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.garbage_collection import without_full_collections
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.terms import DomainFit
@@ -33,6 +32,9 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import cluster
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import Utilisation
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain_settings import ChainConfig
 
 MAX_LINE_LENGTH = 1_000_000  # never fold a line of YAML: folding makes diffs noisy
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from wharfinger.errors import UsageError
 from wharfinger.framework import extension, plugin_calls
-from wharfinger.framework.chain_settings import ChainConfig, arguments
+from wharfinger.framework.arguments import BuiltInArguments, differing, shown
 from wharfinger.framework.extension import (
     AnnotatingPlugin,
     DevicePlugin,
@@ -39,6 +39,7 @@ from wharfinger.framework.rules.score_slot import ScoreTerm
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
+    from wharfinger.framework.chain_settings import ChainConfig
     from wharfinger.framework.prepared import Reason
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import EvaluationContext
@@ -281,11 +282,11 @@ def assemble(policies: Sequence[CompiledPolicy] = (), config: ChainConfig | None
     Raises `UsageError` for settings that are not valid, for two policies of one name, and for policies that contradict each other about a
     base plugin; `UnknownObject` for a plugin that does not exist.
     """
-    config = ChainConfig() if config is None else config
     registry = default_registry() if registry is None else registry
-    config.check(registry)
+    if config is not None:
+        config.check(registry)
     ordered = _ordered(policies, registry)
-    entries = tuple(_link(plugin, config) for name, plugin in registry.items() if name not in config.disabled)
+    entries = tuple(_link(plugin, config) for name, plugin in registry.items() if config is None or name not in config.disabled)
     if len([entry for entry in entries if isinstance(entry.plugin, QueueSortPlugin)]) > 1:
         raise UsageError("a chain has one QueueSort plugin; disable the others")
     return Chain(entries=entries, rules=tuple(PolicyRules(policy) for policy in ordered))
@@ -318,9 +319,20 @@ def _ordered(policies: Sequence[CompiledPolicy], registry: Registry) -> list[Com
     return ordered
 
 
-def _link(plugin: type[extension.Plugin], config: ChainConfig) -> ChainEntry:
-    built = plugin(arguments(plugin, config.arguments.get(plugin.name, {})))
-    return ChainEntry(plugin=built, weight=config.weight(plugin) if issubclass(plugin, ScorePlugin) else None)
+def _link(plugin: type[extension.Plugin], config: ChainConfig | None) -> ChainEntry:
+    built = plugin(_arguments(plugin, {} if config is None else config.arguments.get(plugin.name, {})))
+    if not issubclass(plugin, ScorePlugin):
+        return ChainEntry(plugin=built, weight=None)
+    return ChainEntry(plugin=built, weight=plugin.default_weight if config is None else config.weight(plugin))
+
+
+def _arguments(plugin: type[extension.Plugin], values: Mapping[str, Any]) -> Any:
+    """The arguments of a plugin from plain values; UsageError for values that do not fit."""
+    if not values and issubclass(plugin.arguments_model, BuiltInArguments):
+        return plugin.arguments_model()
+    from wharfinger.framework.chain_settings import arguments  # noqa: PLC0415 — imports Pydantic, which most chains do not need
+
+    return arguments(plugin, values)
 
 
 def _base_terms(entry: ChainEntry, overrides: pod_rules.BaseOverrides) -> list[ScoreTerm]:
@@ -341,19 +353,21 @@ def _source(name: str, plugin: extension.Plugin | None, overrides: pod_rules.Bas
 def _term(plugin: extension.Plugin, weight: float, overrides: pod_rules.BaseOverrides) -> ScoreTerm:
     """The score of a plugin for pods with these overrides."""
     if plugin.name in overrides.arguments:  # for the score only: filters keep the arguments of the chain
-        own = plugin.arguments.model_dump(by_alias=True, exclude_unset=True)
-        plugin = plugin_calls.with_faults_caught(type(plugin)(arguments(type(plugin), {**own, **overrides.arguments[plugin.name]})))
+        own = differing(plugin.arguments)
+        plugin = plugin_calls.with_faults_caught(type(plugin)(_arguments(type(plugin), {**own, **overrides.arguments[plugin.name]})))
     assert isinstance(plugin, ScorePlugin)  # noqa: S101 — the callers ask for plugins that score
     return ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=points.scale_of(plugin.name, plugin.normalization))
 
 
 def _row(entry: ChainEntry) -> tuple[str, str, str, str]:
-    shown = entry.plugin.arguments.model_dump(mode="json", by_alias=True, exclude_none=True)
     return (
         entry.name,
         " ".join(extension.points(type(entry.plugin))),
         "" if entry.weight is None else str(entry.weight),
-        " ".join(f"{name}={json.dumps(value, sort_keys=True, separators=(',', ':'))}" for name, value in sorted(shown.items())),
+        " ".join(
+            f"{name}={json.dumps(value, sort_keys=True, separators=(',', ':'))}"
+            for name, value in sorted(shown(entry.plugin.arguments).items())
+        ),
     )
 
 

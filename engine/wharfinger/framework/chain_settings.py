@@ -19,8 +19,8 @@ from msgspec import Struct, field
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from wharfinger.errors import UnknownObject, UsageError
-from wharfinger.framework import extension
-from wharfinger.framework.extension import Arguments
+from wharfinger.framework import extension, written_arguments
+from wharfinger.framework.arguments import BuiltInArguments
 from wharfinger.framework.registry import Registry, no_such_plugin
 from wharfinger.language.report import wording
 from wharfinger.language.report.diagnostics import Span
@@ -78,10 +78,10 @@ class ChainConfig(BaseModel):
         return self.weights.get(plugin.name, plugin.default_weight)
 
 
-def arguments(plugin: type[extension.Plugin], values: Mapping[str, Any]) -> Arguments:
+def arguments(plugin: type[extension.Plugin], values: Mapping[str, Any]) -> Any:
     """The arguments of a plugin from plain values; `UsageError` names the plugin and every field that does not fit."""
     try:
-        return plugin.arguments_model.model_validate(dict(values))
+        return written_arguments.read(plugin.arguments_model, dict(values))
     except pydantic.ValidationError as error:
         raise UsageError(f"arguments of plugin {plugin.name}: {'; '.join(sentences(error, plugin.arguments_model))}") from error
 
@@ -132,7 +132,7 @@ def exactly(expected: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def sentences(error: ValidationError, model: type[BaseModel], at: Path = ()) -> list[str]:
+def sentences(error: ValidationError, model: type[BaseModel | BuiltInArguments], at: Path = ()) -> list[str]:
     """One sentence per fault, `path: message`; `at` is the path of the validated value."""
     return [_sentence(fault, model, at) for fault in error.errors(include_url=False)]
 
@@ -142,7 +142,7 @@ def shown(path: Sequence[str | int]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".") or "the document"
 
 
-def _sentence(fault: Any, model: type[BaseModel], at: Path) -> str:
+def _sentence(fault: Any, model: type[BaseModel | BuiltInArguments], at: Path) -> str:
     path: Path = fault["loc"]
     where = shown((*at, *path))
     if fault["type"] == "extra_forbidden":
@@ -157,8 +157,10 @@ def _sentence(fault: Any, model: type[BaseModel], at: Path) -> str:
     return f"{where}: {message}" + (f", not {fault['input']!r}" if plain else "")
 
 
-def _fields_at(model: type[BaseModel] | None, path: Path) -> list[str]:
+def _fields_at(model: type[BaseModel | BuiltInArguments] | None, path: Path) -> list[str]:
     """The fields that a model takes at a path, as they are written in a file."""
+    if model is not None and issubclass(model, BuiltInArguments):
+        return written_arguments.names_at(model, path)
     for step in path:
         if isinstance(step, int) or model is None:
             continue

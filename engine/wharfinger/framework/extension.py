@@ -28,9 +28,8 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
 
+from wharfinger.framework.arguments import BuiltInArguments
 from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
 from wharfinger.framework.eviction import ALL_PODS, Evictable
 from wharfinger.framework.pod_devices import PodDevice
@@ -50,23 +49,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Arguments(BaseModel):
-    """Arguments of a plugin that takes none; a plugin with arguments declares a subclass as its `Arguments`."""
+def __getattr__(name: str) -> Any:
+    """`Arguments`, the base class for arguments of plugins of other packages. It is imported only for them: Pydantic is large."""
+    if name != "Arguments":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from wharfinger.framework.third_party_arguments import Arguments  # noqa: PLC0415 — see above
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True)
+    return Arguments
 
 
 class Plugin:
     """Base of every plugin: the name it is configured by, and its arguments.
 
+    `arguments_model` is the class of its arguments: of a built-in plugin a struct, of another one a subclass of `Arguments`.
     `wakes_on` are the events that may help a pod which the plugin has rejected; by default all but TIME.
     """
 
     name: str
-    arguments_model: ClassVar[type[Arguments]] = Arguments
+    arguments_model: ClassVar[Any] = BuiltInArguments
     wakes_on: ClusterEvent = ANY
 
-    def __init__(self, arguments: Arguments | None = None) -> None:
+    def __init__(self, arguments: Any = None) -> None:
         self.arguments: Any = self.arguments_model() if arguments is None else arguments
 
     def identity(self, pod: PodView) -> Hashable:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 
 from wharfinger.errors import UsageError, WharfingerError
-from wharfinger.framework import chain_settings, extension
+from wharfinger.framework import chain_settings, extension, written_arguments
 from wharfinger.framework.chain_settings import MAX_WEIGHT, ChainConfig, exactly
 from wharfinger.framework.registry import DEFAULT_ORDER, Registry, default_registry, no_such_plugin
 from wharfinger.model.objects import DEFAULT_SCHEDULER
@@ -402,7 +402,7 @@ def _of_plugin(
             found.fault((*at, name), f"expected {expected}, not {args[name]!r}")
     values = {name: value for name, value in args.items() if name not in ("apiVersion", "kind")}
     try:
-        plugin(plugin.arguments_model.model_validate(values))
+        plugin(written_arguments.read(plugin.arguments_model, values))
     except ValidationError as error:
         found.faults += chain_settings.sentences(error, plugin.arguments_model, at)
     except WharfingerError as error:

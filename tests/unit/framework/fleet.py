@@ -11,6 +11,7 @@ from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework import chain, registry
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.extension import Arguments, FilterPlugin, Plugin, ScorePlugin
 from wharfinger.framework.prepared import SKIP, PreparedFilter, PreparedScore, Reason, Rejected
 from wharfinger.language.report.diagnostics import Diagnostics, Source
@@ -136,4 +137,4 @@ def stub(name, base=Stub, **attributes) -> type[Plugin]:
 def chain_of(*plugins, policies=(), weights=None, **arguments: dict[str, Any]):
     """A chain of just these plugin classes; arguments by plugin name."""
     found = registry.Registry([("a test", plugin) for plugin in plugins])
-    return chain.assemble(policies, chain.ChainConfig(arguments=arguments, weights=weights or {}), found)
+    return chain.assemble(policies, ChainConfig(arguments=arguments, weights=weights or {}), found)

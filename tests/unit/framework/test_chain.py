@@ -10,7 +10,8 @@ from tests.unit.simulate.clusters import policy
 from tests.work import calls
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework import chain
-from wharfinger.framework.chain import ChainConfig, assemble
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.extension import QueueSortPlugin
 from wharfinger.language.semantics.authority import Authority

@@ -32,4 +32,4 @@ def test_every_argument_is_listed_with_its_plugin():
     section = SETTINGS.read_text(encoding="utf-8").partition("### Plugin arguments")[2].partition("\n## ")[0]
     found = {row[0]: set(row[1:]) for line in section.splitlines() if line.startswith("| `") and (row := re.findall(r"`(\w+)`", line))}
     for _, plugin in registry.built_in():
-        assert {field.alias for field in plugin.arguments_model.model_fields.values()} <= found.get(plugin.name, set()), plugin.name
+        assert set(plugin.arguments_model.__struct_encode_fields__) <= found.get(plugin.name, set()), plugin.name

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.framework import fleet
 from wharfinger.errors import PluginContractError, UnknownObject
 from wharfinger.framework import chain, registry
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.extension import Plugin
 
@@ -54,7 +55,7 @@ def test_plugins_of_other_packages_run_after_the_built_in_ones(monkeypatch):
 def test_a_plugin_of_another_package_decides(monkeypatch):
     monkeypatch.syspath_prepend(PACKAGES)
     found = registry.Registry([*registry.built_in(), *registry.third_party()])
-    shallow = chain.assemble(config=chain.ChainConfig(arguments={"Draft": {"mostPods": 1}}), registry=found)
+    shallow = chain.assemble(config=ChainConfig(arguments={"Draft": {"mostPods": 1}}), registry=found)
     state = fleet.state("a", pods=[fleet.pod("first", node_name="a")])
     assert cycle.decide(shallow, state.snapshot(), fleet.pod()).message.startswith("0/1 nodes are available: 1 node(s) lay too deep.")
     deeper = chain.assemble(registry=found)

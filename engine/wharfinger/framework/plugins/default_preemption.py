@@ -16,14 +16,15 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
-from pydantic import Field
 
+from wharfinger.framework.arguments import BuiltInArguments
 from wharfinger.framework.eviction import Budgets
-from wharfinger.framework.extension import Arguments, CountingPlugin, PostFilterOutcome, Rejection, StepwisePostFilter, Trial
+from wharfinger.framework.extension import CountingPlugin, PostFilterOutcome, Rejection, StepwisePostFilter, Trial
 from wharfinger.framework.plugins.victims import NO_VICTIMS, Candidate, Cost, has_lower, priorities, select_victims
 from wharfinger.framework.prepared import NO_ROWS, Attempt, Mask, Reason, union
 from wharfinger.model import objects
@@ -46,11 +47,11 @@ MAX_INTERRUPTIONS = 2
 """Times that a search begins again because the cluster has changed, until each node is looked at once (`PassingSearch`)."""
 
 
-class DefaultPreemptionArguments(Arguments):
+class DefaultPreemptionArguments(BuiltInArguments, frozen=True, kw_only=True):
     """DefaultPreemptionArgs; both are accepted without effect, because all nodes are evaluated."""
 
-    min_candidate_nodes_percentage: int = Field(default=10, ge=0, le=100)
-    min_candidate_nodes_absolute: int = Field(default=100, ge=0)
+    min_candidate_nodes_percentage: Annotated[int, Meta(ge=0, le=100)] = 10
+    min_candidate_nodes_absolute: Annotated[int, Meta(ge=0)] = 100
 
 
 class DefaultPreemption(CountingPlugin, StepwisePostFilter):

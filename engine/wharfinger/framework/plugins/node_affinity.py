@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import field_validator
 
+from wharfinger.framework.arguments import BuiltInArguments, checked
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin, object_argument
+from wharfinger.framework.extension import FilterPlugin, GroupedHints, ScorePlugin, object_argument
 from wharfinger.framework.prepared import SKIP, Attempt, DefaultNormalize, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Rows, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
@@ -57,16 +57,10 @@ class OtherName(PreparedFilter):
         return ~node_selection.named(self._name, snapshot, rows)
 
 
-class NodeAffinityArguments(Arguments):
+class NodeAffinityArguments(BuiltInArguments, frozen=True, kw_only=True):
     """`addedAffinity`: node affinity that every pod has besides its own, as in NodeAffinityArgs."""
 
-    added_affinity: dict[str, Any] | None = None
-
-    @field_validator("added_affinity")
-    @classmethod
-    def _readable(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        _node_affinity(value)
-        return value
+    added_affinity: Annotated[dict[str, Any] | None, checked(_node_affinity)] = None
 
 
 class NodeAffinity(GroupedHints, FilterPlugin, ScorePlugin):

@@ -13,14 +13,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
+from wharfinger.framework.arguments import BuiltInArguments
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
+from wharfinger.framework.extension import FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins.devices.extended_resources import backed
 from wharfinger.framework.plugins.resource_columns import (
     Lanes,
@@ -46,52 +47,47 @@ MAX_UTILIZATION = 100
 MAX_CUSTOM_SCORE = 10  # shape scores are 0..10, node scores 0..100
 
 
-class UtilizationShapePoint(Arguments):
+class UtilizationShapePoint(BuiltInArguments, frozen=True, kw_only=True):
     """One point of the function from utilization in percent to a score of 0..10."""
 
-    utilization: int = Field(ge=0, le=MAX_UTILIZATION)
-    score: int = Field(ge=0, le=MAX_CUSTOM_SCORE)
+    utilization: Annotated[int, Meta(ge=0, le=MAX_UTILIZATION)]
+    score: Annotated[int, Meta(ge=0, le=MAX_CUSTOM_SCORE)]
 
 
-class RequestedToCapacityRatio(Arguments):
+class RequestedToCapacityRatio(BuiltInArguments, frozen=True, kw_only=True):
     """The shape that RequestedToCapacityRatio scores by."""
 
-    shape: tuple[UtilizationShapePoint, ...] = Field(min_length=1)
+    shape: Annotated[tuple[UtilizationShapePoint, ...], Meta(min_length=1)]
 
-    @model_validator(mode="after")
-    def _ascending(self) -> RequestedToCapacityRatio:
+    def __post_init__(self) -> None:
         if any(left.utilization >= right.utilization for left, right in itertools.pairwise(self.shape)):
             raise ValueError("the utilizations of a shape must ascend")
-        return self
 
 
-class ScoringStrategy(Arguments):
+class ScoringStrategy(BuiltInArguments, frozen=True, kw_only=True):
     """The preferred utilization of nodes, and the weights of resources."""
 
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
     resources: tuple[ResourceSpec, ...] = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
     requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
 
-    @model_validator(mode="after")
-    def _shaped(self) -> ScoringStrategy:
+    def __post_init__(self) -> None:
         if self.type == "RequestedToCapacityRatio" and self.requested_to_capacity_ratio is None:
             raise ValueError("the strategy RequestedToCapacityRatio needs requestedToCapacityRatio with a shape")
-        return self
 
 
 _SHORT = frozenset({"strategy", "resources", "shape"})
 
 
-class NodeResourcesFitArguments(Arguments):
+class NodeResourcesFitArguments(BuiltInArguments, frozen=True, kw_only=True):
     """NodeResourcesFitArgs: extended resources to leave unchecked, and the scoring strategy."""
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
     scoring_strategy: ScoringStrategy = ScoringStrategy()
 
-    @model_validator(mode="before")
     @classmethod
-    def _short(cls, values: Any) -> Any:
+    def written_out(cls, values: Any) -> Any:
         """The arguments as policies write them: `strategy`, `resources` and `shape` of scoringStrategy, a resource as `cpu: 1`."""
         if not isinstance(values, dict) or not values.keys() & _SHORT:
             return values
@@ -336,10 +332,10 @@ def _broken_linear(utilization: NDArray[np.int64], shape: Sequence[UtilizationSh
     return np.where(utilization <= shape[0].utilization, shape[0].score * scale, points)
 
 
-class BalancedAllocationArguments(Arguments):
+class BalancedAllocationArguments(BuiltInArguments, frozen=True, kw_only=True):
     """NodeResourcesBalancedAllocationArgs: the resources to balance; weights are accepted and not used, as in Kubernetes."""
 
-    resources: tuple[ResourceSpec, ...] = Field(default=(ResourceSpec(name="cpu"), ResourceSpec(name="memory")), min_length=1)
+    resources: Annotated[tuple[ResourceSpec, ...], Meta(min_length=1)] = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
 
 
 class NodeResourcesBalancedAllocation(ScorePlugin):

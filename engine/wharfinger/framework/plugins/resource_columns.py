@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
-from pydantic import Field
 
-from wharfinger.framework.extension import Arguments
+from wharfinger.framework.arguments import BuiltInArguments
 from wharfinger.framework.plugins.devices.class_totals import ClassTotals, DevicesOfClass
 from wharfinger.framework.plugins.devices.extended_resources import BackingClasses, is_candidate
 from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Attempt, Changes, Mask, ObjectRevision, PreparedScore, Rows, union
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
-class ResourceSpec(Arguments):
+class ResourceSpec(BuiltInArguments, frozen=True, kw_only=True):
     """A resource of a score, and its weight."""
 
     name: str
-    weight: int = Field(default=1, ge=1, le=100)
+    weight: Annotated[int, Meta(ge=1, le=100)] = 1
 
 
 class Lanes:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from wharfinger.errors import UsageError
 from wharfinger.framework import eviction, extension
-from wharfinger.framework.chain_settings import arguments, known
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.prepared import Attempt
 from wharfinger.framework.registry import Registry
@@ -153,11 +152,13 @@ def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
     """Check overrides; raise for an unknown or scoreless plugin, for arguments it does not take, and for contradictions."""
     for policy in policies:
         for override in policy.base:
-            known(override.plugin, registry)
             plugin = registry[override.plugin]
             if not issubclass(plugin, extension.ScorePlugin):
                 raise UsageError(f'policy "{policy.name}": plugin {override.plugin} does not score nodes; a policy reweighs scores only')
-            arguments(plugin, override.arguments)
+            if override.arguments:
+                from wharfinger.framework.chain_settings import arguments  # noqa: PLC0415 — imports Pydantic, which most policies do not need
+
+                arguments(plugin, override.arguments)
     overriding = [policy for policy in policies if policy.base]
     for index, left in enumerate(overriding):
         for right in overriding[index + 1 :]:

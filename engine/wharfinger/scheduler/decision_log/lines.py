@@ -30,6 +30,7 @@ from typing import Any
 import msgspec
 
 from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.framework.arguments import differing
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.registry import default_registry
 from wharfinger.groups.preempting import priority_of
@@ -287,11 +288,7 @@ def settings_of(chain: Chain) -> ChainSettings:
     present = {entry.name for entry in chain.entries}
     return ChainSettings(
         weights={entry.name: entry.weight for entry in chain.entries if entry.weight is not None},
-        arguments={
-            entry.name: found
-            for entry in chain.entries
-            if (found := entry.plugin.arguments.model_dump(mode="json", by_alias=True, exclude_unset=True))
-        },
+        arguments={entry.name: found for entry in chain.entries if (found := differing(entry.plugin.arguments))},
         disabled=tuple(sorted(set(default_registry()) - present)),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
@@ -18,7 +18,6 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.groups.terms import Disruption, Group, GroupTerms
 from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
@@ -33,6 +32,9 @@ from wharfinger.model.state.copies import put_back, set_revision
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.scheduler.decision_log import files
 from wharfinger.scheduler.decision_log.lines import DECODE, HEAD, VERSION, Line, LoggedAnswer, LoggedFound, LoggedQuestion
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain_settings import ChainConfig
 
 MAX_HEAD_BYTES = 65_536
 """Bytes of a first line; a file with a longer one is no log."""
@@ -375,6 +377,8 @@ def authority_of(line: Line) -> Authority:
 
 def config_of(line: Line) -> ChainConfig:
     """The settings of a chain's line."""
+    from wharfinger.framework.chain_settings import ChainConfig  # noqa: PLC0415 — imports Pydantic, which no other question needs
+
     found = line.settings
     if found is None:
         return ChainConfig()

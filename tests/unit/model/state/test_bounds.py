@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.framework import fleet
 from wharfinger.framework import chain
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.model.columns.domains import exact_sum
 from wharfinger.model.objects.pod_view import PodView
@@ -25,7 +26,7 @@ texts = st.sampled_from(HUGE)
 def test_a_pod_is_placed_whatever_a_node_offers(memory: str, strategy: str):
     arguments = {"NodeResourcesFit": {"scoringStrategy": {"type": strategy}}}
     state = fleet.state(fleet.node("a", cpu="200m", memory=memory), fleet.node("b", memory="1e30", pods=memory))
-    decision = decide(chain.assemble([], chain.ChainConfig(arguments=arguments)), state.snapshot(), fleet.pod(memory="1"))
+    decision = decide(chain.assemble([], ChainConfig(arguments=arguments)), state.snapshot(), fleet.pod(memory="1"))
     assert decision.node is not None
     assert all(0 <= part.points <= 100 for part in decision.scores_at(decision.node))
 

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
-from pydantic import Field
 
+from wharfinger.framework.arguments import BuiltInArguments
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import (
-    Arguments,
     DevicePlugin,
     FilterPlugin,
     PostFilterOutcome,
@@ -77,14 +76,14 @@ _DURATION = rf"^({_PART.pattern})+$"
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class DynamicResourcesArguments(Arguments):
+class DynamicResourcesArguments(BuiltInArguments, frozen=True, kw_only=True):
     """DynamicResourcesArgs: the time after which a claim counts as failed whose devices are not ready to be bound.
 
     `filter_timeout` is accepted without effect: a search ends after a number of steps, so that its answer does not depend on the clock.
     """
 
-    filter_timeout: str = Field(default="10s", pattern=_DURATION)
-    binding_timeout: str = Field(default="10m", pattern=_DURATION)
+    filter_timeout: Annotated[str, Meta(pattern=_DURATION)] = "10s"
+    binding_timeout: Annotated[str, Meta(pattern=_DURATION)] = "10m"
 
     @property
     def binding_seconds(self) -> float:

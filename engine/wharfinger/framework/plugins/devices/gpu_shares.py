@@ -11,14 +11,15 @@ shares. How such a cluster names things is in the arguments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
-from pydantic import Field
 
+from wharfinger.framework.arguments import BuiltInArguments
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import AnnotatingPlugin, Arguments, CountingPlugin, DevicePlugin, FilterPlugin
+from wharfinger.framework.extension import AnnotatingPlugin, CountingPlugin, DevicePlugin, FilterPlugin
 from wharfinger.framework.pod_devices import PodDevice, preferred
 from wharfinger.framework.prepared import SKIP, Attempt, ClaimAllocation, Mask, PreparedFilter, Reason, Rows, Skip
 from wharfinger.language.report.wording import count
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
 FULL, NEVER = 1, 2
 
 
-class GpuSharesArguments(Arguments):
+class GpuSharesArguments(BuiltInArguments, frozen=True, kw_only=True):
     """The names of GPUs and shares in the cluster; see `GpuNames`."""
 
-    count_resource: str = Field(default="nvidia.com/gpu", min_length=1)
-    share: str = Field(default="alibabacloud.com/gpu-milli", min_length=1)
-    index_annotation: str = Field(default="alibabacloud.com/gpu-index", min_length=1)
+    count_resource: Annotated[str, Meta(min_length=1)] = "nvidia.com/gpu"
+    share: Annotated[str, Meta(min_length=1)] = "alibabacloud.com/gpu-milli"
+    index_annotation: Annotated[str, Meta(min_length=1)] = "alibabacloud.com/gpu-index"
     shares_are_annotations: bool = False
 
 

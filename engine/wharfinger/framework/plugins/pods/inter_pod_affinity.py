@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
-from pydantic import Field
 
 from wharfinger.errors import InvalidObject
+from wharfinger.framework.arguments import BuiltInArguments
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.domains import DomainAnswers, renew_all
-from wharfinger.framework.extension import Arguments, CountingPlugin, FilterPlugin, GroupedHints, ScorePlugin
+from wharfinger.framework.extension import CountingPlugin, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins.pods import affinity_terms as affinity
 from wharfinger.framework.plugins.pods.affinity_terms import Term
 from wharfinger.framework.prepared import (
@@ -72,10 +72,10 @@ T = TypeVar("T")
 AnswersByKey = dict[str, DomainAnswers]
 
 
-class InterPodAffinityArguments(Arguments):
+class InterPodAffinityArguments(BuiltInArguments, frozen=True, kw_only=True):
     """InterPodAffinityArgs: the weight of placed pods' required affinity to the incoming pod, and whether to ignore their preferences."""
 
-    hard_pod_affinity_weight: int = Field(default=1, ge=0, le=100)
+    hard_pod_affinity_weight: Annotated[int, Meta(ge=0, le=100)] = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
 

@@ -7,17 +7,17 @@ each pod template, so that after a placement only nodes of domains whose answer 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
-from pydantic import field_validator, model_validator
 
 from wharfinger.errors import InvalidObject
+from wharfinger.framework.arguments import BuiltInArguments, checked
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import Arguments, CountingPlugin, FilterPlugin, GroupedHints, ScorePlugin, object_argument
+from wharfinger.framework.extension import CountingPlugin, FilterPlugin, GroupedHints, ScorePlugin, object_argument
 from wharfinger.framework.plugins.pods import spread_counts as spread
 from wharfinger.framework.plugins.pods.spread_counts import Constraint, HardSpread, SoftSpread
 from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, ObjectRevision, PreparedFilter, PreparedScore, Reason, Rejected, Skip
@@ -33,31 +33,28 @@ if TYPE_CHECKING:
 UNSATISFIABLE = (spread.DO_NOT_SCHEDULE, spread.SCHEDULE_ANYWAY)
 
 
-class PodTopologySpreadArguments(Arguments):
+def _check_constraints(value: tuple[dict[str, Any], ...]) -> None:
+    """Raise ValueError for default constraints that cannot be used."""
+    if len(value) > spread.MAX_CONSTRAINTS:
+        raise ValueError(f"there are {len(value):,}; at most {spread.MAX_CONSTRAINTS} are supported")
+    if any("labelSelector" in constraint for constraint in value):
+        raise ValueError("default constraints must not have a labelSelector: it is made from Services and controllers")
+    for constraint in object_argument(value, tuple[objects.TopologySpreadConstraint, ...]):
+        if constraint.max_skew <= 0 or not constraint.topology_key or constraint.when_unsatisfiable not in UNSATISFIABLE:
+            raise ValueError(
+                f"a default constraint needs a maxSkew above 0, a topologyKey, and whenUnsatisfiable {' or '.join(UNSATISFIABLE)}"
+            )
+
+
+class PodTopologySpreadArguments(BuiltInArguments, frozen=True, kw_only=True):
     """PodTopologySpreadArgs: the default constraints for pods without their own."""
 
-    default_constraints: tuple[dict[str, Any], ...] = ()
+    default_constraints: Annotated[tuple[dict[str, Any], ...], checked(_check_constraints)] = ()
     defaulting_type: Literal["System", "List"] = "System"
 
-    @field_validator("default_constraints")
-    @classmethod
-    def _readable(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-        if len(value) > spread.MAX_CONSTRAINTS:
-            raise ValueError(f"there are {len(value):,}; at most {spread.MAX_CONSTRAINTS} are supported")
-        if any("labelSelector" in constraint for constraint in value):
-            raise ValueError("default constraints must not have a labelSelector: it is made from Services and controllers")
-        for constraint in object_argument(value, tuple[objects.TopologySpreadConstraint, ...]):
-            if constraint.max_skew <= 0 or not constraint.topology_key or constraint.when_unsatisfiable not in UNSATISFIABLE:
-                raise ValueError(
-                    f"a default constraint needs a maxSkew above 0, a topologyKey, and whenUnsatisfiable {' or '.join(UNSATISFIABLE)}"
-                )
-        return value
-
-    @model_validator(mode="after")
-    def _consistent(self) -> PodTopologySpreadArguments:
+    def __post_init__(self) -> None:
         if self.default_constraints and self.defaulting_type == "System":
             raise ValueError("defaultConstraints need defaultingType List")
-        return self
 
 
 class SpreadNormalize(Struct, frozen=True):

@@ -8,16 +8,16 @@ computed together and kept until one of these objects changes. Older volumes say
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
-from pydantic import Field
 
 from wharfinger.errors import InvalidObject
+from wharfinger.framework.arguments import BuiltInArguments
 from wharfinger.framework.cluster_event import ClusterEvent
-from wharfinger.framework.extension import Arguments, FilterPlugin, PrecomputingPlugin
+from wharfinger.framework.extension import FilterPlugin, PrecomputingPlugin
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.prepared import (
     ALL,
@@ -64,10 +64,10 @@ class PodClaims(Struct, frozen=True, kw_only=True):
     immediate: tuple[objects.PersistentVolumeClaim, ...]
 
 
-class VolumeBindingArguments(Arguments):
+class VolumeBindingArguments(BuiltInArguments, frozen=True, kw_only=True):
     """VolumeBindingArgs: the seconds to wait, before a placed pod is bound, until the controllers of volumes have bound its claims."""
 
-    bind_timeout_seconds: int = Field(default=600, ge=0)
+    bind_timeout_seconds: Annotated[int, Meta(ge=0)] = 600
 
 
 class VolumeBinding(FilterPlugin, PrecomputingPlugin):

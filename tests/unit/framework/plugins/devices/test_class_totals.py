@@ -9,14 +9,12 @@ from msgspec import structs
 
 from tests.parity import case as cases
 from wharfinger.framework import chain as chains
-from wharfinger.framework.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig, arguments
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.plugins.devices.class_totals import ClassTotals
 from wharfinger.framework.plugins.node_resources import (
-    BalancedAllocationArguments,
     NodeResourcesBalancedAllocation,
     NodeResourcesFit,
-    NodeResourcesFitArguments,
 )
 from wharfinger.framework.prepared import Attempt, Shared, Skip
 from wharfinger.framework.registry import Registry, default_registry
@@ -31,8 +29,8 @@ VECTORS = {vector.id: vector for vector in cases.read(PATH)}
 def plugins(scoring):
     resources = [{"name": each["name"]} for each in scoring["resources"]]
     return {
-        "fit": NodeResourcesFit(NodeResourcesFitArguments.model_validate({"scoringStrategy": scoring})),
-        "balanced": NodeResourcesBalancedAllocation(BalancedAllocationArguments.model_validate({"resources": resources})),
+        "fit": NodeResourcesFit(arguments(NodeResourcesFit, {"scoringStrategy": scoring})),
+        "balanced": NodeResourcesBalancedAllocation(arguments(NodeResourcesBalancedAllocation, {"resources": resources})),
     }
 
 
