@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from tests.hostile import blocks, doubling, mistakes, mixtures, placements
+from tests.hostile import blocks, doubling, mistakes, mixtures, placements, values
 from tests.hostile.writing import (
     DEEP,
     IDENTITY,
@@ -199,7 +199,7 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "words": lambda n: "word " * n,
     "halves of rules": lambda n: lines("filter f{0} {", "require", "score", n=n // 3),
 } | blocks.FAMILIES
-FAMILIES |= mistakes.FAMILIES | mixtures.FAMILIES
+FAMILIES |= mistakes.FAMILIES | mixtures.FAMILIES | values.FAMILIES
 
 # Twice the number makes far more work than twice, because many rules need much: refused above a size, at the same place everywhere.
 PRODUCTS: dict[str, Callable[[int], str]] = {

@@ -170,7 +170,8 @@ def base_value(digits: str, unit: str) -> float | None:
         return None
     nearest = float(digits)
     if len(digits) > MAX_DIGITS or not MIN_NUMBER < abs(nearest) < MAX_NUMBER:
-        return 0.0 if nearest == 0 else None
+        is_zero = not digits.lower().partition("e")[0].strip("0.")  # a number that is too small for a float is not 0
+        return 0.0 if is_zero else None
     if not unit:
         return nearest
     numerator, denominator = Decimal(digits).as_integer_ratio()

@@ -35,13 +35,14 @@ def test_a_literal_with_a_unit_has_its_value_in_base_units(digits, unit, value):
     assert types.base_value(digits, unit) == value
 
 
-@pytest.mark.parametrize("digits", ["9" * 400, "1e40", "1e-40", "1e999999999"])
+@pytest.mark.parametrize("digits", ["9" * 400, "1e40", "1e-40", "1e-400", "0." + "0" * 400 + "1", "1e999999999"])
 def test_absurd_numbers_have_no_value(digits):
     assert types.base_value(digits, "Gi") is None
 
 
-def test_zero_is_zero_however_long():
-    assert types.base_value("0.000000", "Gi") == 0.0
+@pytest.mark.parametrize("digits", ["0.000000", "0e5", "0." + "0" * 400])
+def test_zero_is_zero_however_long(digits):
+    assert types.base_value(digits, "Gi") == 0.0
 
 
 def test_m_is_milli_and_never_minutes():
