@@ -102,6 +102,21 @@ def test_the_last_hour_is_shown_in_curves(scheduler, visit):
     )
 
 
+@pytest.mark.parametrize("width", [1360, 1000, 390])
+def test_the_curves_of_a_row_stand_side_by_side(scheduler, visit, width):
+    scheduler.put([pod("web")], POD)
+    tab = visit(scheduler.url, viewport={"width": width, "height": 900}).tab
+    wait_text(tab, "#decisions", "shop/web")
+    for _ in range(2):
+        scheduler.ask(lambda page: page.history.add(reading(page.scheduler)))
+    wait_text(tab, "#history", "memory")
+    figures = tab.locator("#history figure").evaluate_all(
+        "all => all.map((each) => [each.offsetTop, each.querySelector('svg').getBoundingClientRect().top])"
+    )
+    assert len(figures) == 4
+    assert len(set(map(tuple, figures))) == len({row for row, _ in figures})
+
+
 def test_a_curve_has_a_gap_where_nothing_was_read(scheduler, visit):
     """As after a night in which the machine was suspended."""
 

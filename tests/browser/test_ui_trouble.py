@@ -227,6 +227,23 @@ def test_news_that_stop_are_named_and_go_on_by_themselves(scheduler, visit):
     found.expected = "Failed to load resource"  # the connection that was cut
 
 
+def test_what_was_well_is_not_shown_as_well_while_no_news_come(scheduler, visit):
+    found = visit(scheduler.url)
+    wait_text(found.tab, "#role", "leader")
+    found.tab.evaluate(
+        """() => { const colours = () => ["#role", "#health li"].map((each) => getComputedStyle(document.querySelector(each)).color);
+          window.seen = [colours()];
+          const looking = new MutationObserver(() => window.seen.push(colours()));
+          looking.observe(document.documentElement, { attributeFilter: ["data-silent"] }); }"""
+    )
+    scheduler.ask(lambda page: [page.page.feed.leave(watcher) for watcher in list(page.page.feed._watchers)])
+    found.tab.wait_for_function("() => window.seen.length === 3")
+    well, silent, again = found.tab.evaluate("window.seen")
+    assert well == again
+    assert not set(well) & set(silent)
+    found.expected = "Failed to load resource"  # the connection that was cut
+
+
 def test_a_connection_on_which_nothing_comes_is_made_again(scheduler, visit):
     """A forwarded port whose pod has gone, or a laptop that slept: the browser is told nothing."""
     tab = visit(scheduler.url).tab

@@ -34,7 +34,7 @@ class Palette {
 
 export class ClusterMap {
   constructor(canvas, legend, { under, opened }) {
-    Object.assign(this, { canvas, legend, under, opened, values: [], flags: [], scale: null, ratio: 0, cursor: -1, hovered: -1, matched: null, drained: new Set(), arrivals: new Map(), drawn: new Map() });
+    Object.assign(this, { canvas, legend, under, opened, values: [], flags: [], scale: undefined, ratio: 0, cursor: -1, hovered: -1, matched: null, drained: new Set(), arrivals: new Map(), drawn: new Map() });
     this.context = canvas.getContext("2d");
     this.layout = new Layout((text) => { this.context.font = FONT; return this.context.measureText(text).width; });
     this.palette = new Palette();
@@ -145,6 +145,7 @@ export class ClusterMap {
       context.fillText("No nodes.", 1, 24);
       return;
     }
+    if (this.scale === undefined) return; // the first colours come right after the names
     if (!this.drawn.size) context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     const there = new Set(layout.blocks);
     for (const [block, was] of this.drawn) {

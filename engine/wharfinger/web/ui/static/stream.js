@@ -53,6 +53,7 @@ export class Stream {
     if (is) this.last = Date.now();
     const badge = byId("live"), at = this.last && clock(this.last / 1000), text = is ? "live" : at ? `no data since ${at}` : "connecting";
     if (badge.textContent !== text) Object.assign(badge, { textContent: text, className: `badge ${is ? "good" : "bad"}` });
+    document.documentElement.toggleAttribute("data-silent", !is); // what was well then is not shown as well now
     notice("silence", is || !at ? "" : `The scheduler has sent no data since ${at}: the page shows the state of that time, and connects again by itself.`);
   }
 }
