@@ -97,7 +97,7 @@ class _Known(Struct, Generic[Answer]):
 class _OfChild(Generic[Answer]):
     """An answer that a child process computes. It is a UsageError if the child is killed."""
 
-    def __init__(self, process: BaseProcess, pipe: Connection, shared: Mapping[int, object], advance: Callable[[], None]) -> None:
+    def __init__(self, process: BaseProcess, pipe: Connection, shared: Mapping[int, object], advance: Advance) -> None:
         self._process = process
         self._pipe = pipe
         self._shared = shared
@@ -132,26 +132,28 @@ class _OfChild(Generic[Answer]):
         if isinstance(message, _Ended):
             self._ended = message
         else:
-            for _ in range(message):
-                self._advance()
+            for said in message:
+                self._advance(*said)
 
 
-Function = Callable[[Callable[[], None]], Answer]
-"""A computation; it is given a function to call after each step."""
+Advance = Callable[..., None]
+"""Called after each step of a computation, with what it says about the step: plain values."""
+Function = Callable[[Advance], Answer]
+"""A computation; it is given an `Advance`."""
 
 
 @contextmanager
-def in_this_process(function: Function[Answer], _shared: Iterable[object], advance: Callable[[], None]) -> Iterator[Pending[Answer]]:
+def in_this_process(function: Function[Answer], _shared: Iterable[object], advance: Advance) -> Iterator[Pending[Answer]]:
     """A context with the answer of `function`, which is computed before the context begins."""
     yield _Known(function(advance))
 
 
 @contextmanager
-def in_child(function: Function[Answer], shared: Iterable[object], advance: Callable[[], None]) -> Iterator[Pending[Answer]]:
+def in_child(function: Function[Answer], shared: Iterable[object], advance: Advance) -> Iterator[Pending[Answer]]:
     """A context with the answer of `function` as a child computes it. The child ends with the context at the latest.
 
-    `advance` is called in this process once for each step. `shared` are objects that an answer may contain, and that stay the same in both
-    processes.
+    `advance` is called in this process once for each step, with the arguments that it has in the child. `shared` are objects that an
+    answer may contain, and that stay the same in both processes.
     """
     context = multiprocessing.get_context("fork")
     reading, writing = context.Pipe(duplex=False)
@@ -184,14 +186,13 @@ def in_child(function: Function[Answer], shared: Iterable[object], advance: Call
 
 def _send_all(function: Function[Any], send: Callable[[object], None]) -> None:
     """Send the steps of `function`, then its answer or its exception."""
-    steps = 0
+    steps: list[tuple[object, ...]] = []
 
-    def advance() -> None:
-        nonlocal steps
-        steps += 1
-        if steps == STEPS_PER_MESSAGE:
+    def advance(*said: object) -> None:
+        steps.append(said)
+        if len(steps) == STEPS_PER_MESSAGE:
             send(steps)
-            steps = 0
+            steps.clear()
 
     try:
         ended = _Ended(answer=function(advance))

@@ -5,8 +5,9 @@ only because earlier pods are on other nodes. To distinguish these, the chain be
 if it chooses the same node there as the chain after, no rule makes a difference for this pod, and it *follows* the others. Otherwise the
 rules that make the difference on this state are its causes.
 
-In two processes, the chain before places its pods in a child process. The chain after does not wait for it: until the nodes of the side
-before are known, the chain before decides every pod again, also those that turn out not to differ.
+In two processes, the chain before places its pods in a child process. The chain after does not wait for it: while it is behind, the chain
+before decides every pod again, also those that turn out not to differ. The child says the node of each pod as it is placed. A pod with the
+same node on both sides is not decided again, unless it is evicted on the side before alone.
 
 Over a decision log, both chains make each recorded decision on the cluster as it was then. No decision rests on an earlier one there, so
 every change has rules that cause it.
@@ -15,7 +16,7 @@ every change has rules that cause it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cached_property, partial
 from pathlib import Path
@@ -41,7 +42,7 @@ from wharfinger.simulate import device_claims, replay
 from wharfinger.simulate.dry_run import DryRun, PodResult, dry_run
 from wharfinger.simulate.placing import Tried, ignore
 from wharfinger.steps import at_once
-from wharfinger.what_if.child_process import Pending, can_fork, in_child, in_this_process
+from wharfinger.what_if.child_process import Advance, Pending, can_fork, in_child, in_this_process
 from wharfinger.what_if.leaving_pods import recreated
 
 
@@ -208,11 +209,20 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     state.snapshot().require_labels(labels)
     placing = _Placing(state, [*map(recreated, replaced), *pods], replaced, labels or (ZONE,))
     compute = in_child if in_two_processes and can_fork() else in_this_process
-    with compute(partial(placing.by, before), (before, *placing.pods), advance) as pending:
-        comparison = _Comparison(before, after, pending)
+    first_nodes: dict[str, str | None] = {}
+
+    def advance_before(uid: str, node: str | None) -> None:
+        first_nodes[uid] = node
+        advance()
+
+    with compute(partial(placing.saying_nodes, before), (before, *placing.pods), advance_before) as pending:
+        comparison = _Comparison(before, after, pending, first_nodes)
         later = placing.by(after, advance, comparison.tried)
         former = pending.result()
-    changes = (*_changes_of_pods(former, later, comparison.found(former)), *_of_others(state, former, later))
+    found = comparison.found(former)
+    if missed := comparison.missed(former, later):
+        found |= _compared_again(before, after, placing, missed)
+    changes = (*_changes_of_pods(former, later, found), *_of_others(state, former, later))
     return Diff(before=former.side, after=later.side, changes=changes, pods=len(later.results), replaced=len(replaced))
 
 
@@ -260,7 +270,7 @@ class _Placing:
         self._labels = labels
 
     def by(self, chain: Chain, advance: Callable[[], None], tried: Tried = ignore) -> _Placed:
-        """The pods placed by a chain; `advance` is called for each pod, `tried` with each decision."""
+        """The pods placed by a chain; `advance` is called for each pod, `tried` with each decision before pods are evicted for it."""
         state = at_once(copied(self._snapshot, frozenset(pod.uid for pod in self._without)))
         for pod in self._without:
             device_claims.give_back_claims(state, pod)
@@ -272,6 +282,16 @@ class _Placing:
             results={pod.uid: result for pod, result in zip(run.pods, run.results, strict=True)},
             nodes={pod.uid: _node(end, pod.uid) for pod in run.pods},
         )
+
+    def saying_nodes(self, chain: Chain, advance: Advance) -> _Placed:
+        """The pods placed by a chain; `advance` is called for each pod with its uid and the node that it gets at first, or None."""
+        decided: tuple[str, str | None] = ("", None)
+
+        def tried(decision: Decision, _snapshot: Snapshot) -> None:
+            nonlocal decided
+            decided = decision.pod.uid, decision.node
+
+        return self.by(chain, lambda: advance(*decided), tried)
 
 
 def _node(snapshot: Snapshot, uid: str) -> str | None:
@@ -294,21 +314,37 @@ def _spread(snapshot: Snapshot, label: str) -> Spread | None:
 
 
 class _Tried(NamedTuple):
-    """A decision of the chain after, and the causes if the chain before decides otherwise on the same state."""
+    """A decision of the chain after, and the causes if the chain before decides otherwise on the same state; None if it was not asked."""
 
     node: str | None
     nominated: str | None
     group: str
-    causes: tuple[Cause, ...]
+    causes: tuple[Cause, ...] | None
+
+
+class _Reasons:
+    """Finds the causes of differences between two chains on the states of one cluster."""
+
+    def __init__(self, before: Chain, after: Chain) -> None:
+        self._decider = Decider(before)
+        self._explainers = (PolicyExplainer(before), PolicyExplainer(after))
+
+    def of(self, decision: Decision, snapshot: Snapshot) -> tuple[Cause, ...]:
+        """The causes why the chain before decides otherwise; empty if it does not. The details of the decision must be current."""
+        former = self._decider.decide(snapshot, decision.pod)
+        return tuple(causes(former, decision, snapshot, self._explainers))
 
 
 class _Comparison:
-    """Compares the decisions of the chain after, as they are made, with those that the chain before makes on the same state."""
+    """Compares the decisions of the chain after, as they are made, with those that the chain before makes on the same state.
 
-    def __init__(self, before: Chain, after: Chain, former: Pending[_Placed]) -> None:
-        self._decider = Decider(before)
-        self._explainers = (PolicyExplainer(before), PolicyExplainer(after))
+    `first_nodes` are the nodes that pods got on the side before, by uid, as far as it has come.
+    """
+
+    def __init__(self, before: Chain, after: Chain, former: Pending[_Placed], first_nodes: Mapping[str, str | None]) -> None:
+        self._reasons = _Reasons(before, after)
         self._former = former
+        self._first_nodes = first_nodes
         self._last: dict[str, _Tried] = {}
 
     def tried(self, decision: Decision, snapshot: Snapshot) -> None:
@@ -317,15 +353,24 @@ class _Comparison:
         if uid in self._last and decision.node is None and decision.nominated is None:
             return
         known = self._former.if_done()
-        found: tuple[Cause, ...] = ()
-        if known is None or self._may_differ(known, uid, decision):
-            former = self._decider.decide(snapshot, decision.pod)
-            found = tuple(causes(former, decision, snapshot, self._explainers))
+        if known is None:
+            may_differ = decision.node is None or decision.node != self._first_nodes.get(uid)
+        else:
+            may_differ = self._may_differ(known, uid, decision)
+        found = self._reasons.of(decision, snapshot) if may_differ else None
         self._last[uid] = _Tried(decision.node, decision.nominated, decision.group, found)
 
     def found(self, former: _Placed) -> dict[str, tuple[Cause, ...]]:
-        """The causes for each pod that may end on another node, by uid."""
-        return {uid: last.causes for uid, last in self._last.items() if self._may_differ(former, uid, last)}
+        """The causes for each pod that may end on another node, by uid, as far as they were looked for."""
+        return {uid: last.causes for uid, last in self._last.items() if last.causes is not None and self._may_differ(former, uid, last)}
+
+    def missed(self, former: _Placed, later: _Placed) -> frozenset[str]:
+        """The pods for which no causes were looked for, and that are evicted on the side before alone."""
+        return frozenset(
+            uid
+            for uid, last in self._last.items()
+            if last.causes is None and later.nodes[uid] == last.node and self._may_differ(former, uid, last)
+        )
 
     @staticmethod
     def _may_differ(former: _Placed, uid: str, decision: Decision | _Tried) -> bool:
@@ -336,6 +381,19 @@ class _Comparison:
         if decision.nominated is None and decision.node == former.nodes[uid]:
             return False
         return decision.group not in former.groups
+
+
+def _compared_again(before: Chain, after: Chain, placing: _Placing, uids: Container[str]) -> dict[str, tuple[Cause, ...]]:
+    """The causes for these pods, by uid: the chain after places all pods once more."""
+    reasons = _Reasons(before, after)
+    found: dict[str, tuple[Cause, ...]] = {}
+
+    def tried(decision: Decision, snapshot: Snapshot) -> None:
+        if decision.pod.uid in uids and decision.node is not None:
+            found[decision.pod.uid] = reasons.of(decision, snapshot)
+
+    placing.by(after, lambda: None, tried)
+    return found
 
 
 def _changes_of_pods(former: _Placed, later: _Placed, found: Mapping[str, tuple[Cause, ...]]) -> Iterator[PodChange]:

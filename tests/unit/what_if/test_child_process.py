@@ -42,6 +42,14 @@ def test_the_answer_comes_after_all_steps(compute, n_steps):
     assert len(counted) == n_steps
 
 
+@pytest.mark.parametrize("compute", [in_child, in_this_process])
+def test_steps_say_what_they_did(compute):
+    said = []
+    steps = [(f"pod-{number}", None) for number in range(STEPS_PER_MESSAGE + 2)]
+    computed(lambda advance: [advance(*step) for step in steps] and None, steps=lambda *step: said.append(step), compute=compute)
+    assert said == steps
+
+
 def test_shared_objects_are_named_and_not_copied():
     shared = Shared()
     answer, own = computed(lambda _advance: ([shared, "text"], os.getpid()), shared)

@@ -8,7 +8,7 @@ from tests.unit.groups.test_turns import pod as gang_pod
 from tests.unit.simulate.clusters import POLICY, chain_of, pods_of, policy, state_of
 from tests.unit.simulate.test_groups import cluster as gang_cluster
 from wharfinger.cli import diff_report
-from wharfinger.explain.difference import Kind
+from wharfinger.explain.difference import Kind, causes
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
@@ -26,9 +26,16 @@ from wharfinger.what_if.leaving_pods import recreated
 OTHER = POLICY.replace("least_allocated", "most_allocated").replace("filter no_spot", "filter no_spot when pod.priority > 7")
 
 
-@pytest.fixture(params=[0, 5, 1_000_000], ids=["known", "known later", "known last"], autouse=True)
+LATE = {"known": (0, False), "later": (5, False), "last": (1_000_000, False), "nodes": (1_000_000, True)}
+
+
+@pytest.fixture(params=LATE.values(), ids=LATE, autouse=True)
 def side_before(request, monkeypatch):
-    """The side before is known from the start, after some decisions of the side after, or after all: the answers are the same."""
+    """The side before is known from the start, after some decisions of the side after, or after all: the answers are the same.
+
+    Its nodes may be known before it is.
+    """
+    decisions, says_nodes = request.param
 
     class Late:
         def __init__(self, answer):
@@ -37,16 +44,17 @@ def side_before(request, monkeypatch):
 
         def if_done(self):
             self.asked += 1
-            return self.answer if self.asked > request.param else None
+            return self.answer if self.asked > decisions else None
 
         def result(self):
             return self.answer
 
     @contextmanager
     def compute(function, _shared, advance):
-        yield Late(function(advance))
+        yield Late(function(advance if says_nodes else lambda *_: None))
 
     monkeypatch.setattr("wharfinger.what_if.diff.in_this_process", compute)
+    return says_nodes
 
 
 def nodes_after(side):
@@ -81,6 +89,45 @@ def test_a_pod_follows_if_both_chains_choose_its_node_on_the_state_it_was_placed
             expected[pod.key] = former == later
     assert follows == expected
     assert set(follows.values()) == {True, False}
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The pods about which the chain before was asked a second time."""
+    pods = []
+    monkeypatch.setattr("wharfinger.what_if.diff.causes", lambda before, *args: pods.append(before.pod.key) or causes(before, *args))
+    return pods
+
+
+@pytest.mark.parametrize("side_before", [LATE["known"], LATE["nodes"]], indirect=True)
+def test_pods_with_the_same_node_are_not_decided_again(asked):
+    after = chain_of(OTHER)
+    found = diff(chain_of(), after, state_of(12), pods_of(40, n_templates=7))
+    assert sorted(asked) == sorted(change.pod for change in found.changes) != []
+    asked.clear()
+    diff(after, after, state_of(12), pods_of(40, n_templates=7))
+    assert asked == []
+
+
+ONLY_C = 'filter only_c when pod.priority > 7 { require node.name == "c" }\n'
+PREFERS_A = f'policy "old"\n{ONLY_C}prefer a weight 2 = node.name == "a"\nprefer c = node.name == "c"'
+PREFERS_C = f"""policy "new"
+{ONLY_C}prefer b weight 2 when pod.name == "first" = node.name == "b"
+prefer c = node.name == "c"
+preemption {{ never_evict when (it.labels["keep"] ?? "") == "yes" }}
+"""
+
+
+def test_a_pod_evicted_on_the_side_before_alone_has_the_causes_of_its_node(side_before, asked):
+    """Its first node is the same on both sides: before because another pod is on `a`, after because of a rule."""
+    cluster = state(*map(node, "abc", "111"), pod("first", on="a"), pod("second", on="c", second=1, keep="yes"))
+    replaced = [view for view, _ in cluster.placements()]
+    high = [pod("high", priority=9, second=2)]
+    found = diff(chain_of(PREFERS_A), chain_of(PREFERS_C), cluster, high, replaced=replaced)
+    change = {change.pod: change for change in found.changes}["default/second"]
+    assert (change.before, change.after, change.before_message) == (None, "c", "evicted for default/high")
+    assert [cause.rule for cause in change.causes] == ["old/a", "new/c"]
+    assert asked.index("default/second") == (len(asked) - 1 if side_before else 1)
 
 
 def test_nothing_differs_between_equal_sides():
