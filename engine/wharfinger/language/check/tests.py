@@ -188,6 +188,8 @@ DECISION = 100  # questions that take as long as a decision
 NODE = 4  # questions that take as long as to keep a node as it was at a decision, for the expectations about it
 PLACED = 1  # the same for a placed pod
 EVICTING = 3  # decisions that take as long as one about a pod that evicts others
+COMPILED = 100  # questions that take as long as to compile the policy with other params, and each of its operations
+COMPILED_OPERATION = 9
 PRIORITIES = frozenset({"priority", "priority_class"})
 OPERATIONS = 16  # of rules that are evaluated in the time of one question
 DEVICE = 5  # questions that take as long as to publish a device
@@ -216,6 +218,7 @@ def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -
     """Report everything that is wrong with some tests."""
     titles: dict[str, Span] = {}
     questions = built = 0.0
+    params: set[frozenset[tuple[str, str]]] = {frozenset()}  # with which the policy is compiled
     for test in tests:
         built += _built(test)
         if built > MAX_BUILT_LENGTH:
@@ -224,6 +227,10 @@ def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -
             context.error(Code.P008, message, test.title.span, label="with this one it is too much", help=help_)
             return
         questions += _questions(policy, test)
+        given = frozenset((step.name, step.value.span.text) for step in test.steps if isinstance(step, test_steps.Param))
+        if given not in params:
+            params.add(given)
+            questions += COMPILED + COMPILED_OPERATION * policy.operations
         if questions > MAX_QUESTIONS:
             message = f"the tests up to this one ask the rules more than {MAX_QUESTIONS:,} questions"
             help_ = (

@@ -65,7 +65,8 @@ class Code(Enum):
         "it is read, so together they need at most 120,000 evaluations. For each pod that is placed, every rule is evaluated for every "
         "node, and the decision counts as 100 more, with 4 for each node and 1 for each pod that is placed already; "
         "all of this three times in a test whose pods have priorities. A test counts as 20, and each of its nodes "
-        "and pods as 10. Every selection is evaluated for every pod, and all rules for one node for each "
+        "and pods as 10. The first test that sets params to some values counts as 100 more, and each operation of the rules as 9, because "
+        "the policy is compiled with them. Every selection is evaluated for every pod, and all rules for one node for each "
         "expectation. A rule with many operations counts once for each 16 of them. The fields of the objects have at most 2,000,000 "
         "characters together; an object `like` another one has all of its fields.",
     )

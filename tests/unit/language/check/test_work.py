@@ -169,3 +169,14 @@ def test_as_many_tests_as_a_file_may_have_are_allowed_if_they_are_small(rules):
     policy, found = checked(text)
     assert [str(d) for d in found] == []
     assert len(policy.tests) == MAX_TESTS
+
+
+def test_tests_that_set_params_count_the_compilation_of_the_policy():
+    rules = "".join(f"filter f{n} {{ require node.pod_count + {n} < k * {n} + 1 }}\n" for n in range(100))
+    text = f'policy "p"\nparam k: count = 3 range 0..1000000\n{rules}'
+    same, other = (
+        "\n".join(f'test "t{n}" {{ param k = {k}{n if k else 5} node a pod p place p expect p on a }}' for n in range(60))
+        for k in ("", "1")
+    )
+    assert checked(text + same)[0] is not None
+    assert "P008" in {d.code.name for d in checked(text + other)[1]}
