@@ -103,7 +103,7 @@ def write_claims(state: ClusterState, pod: PodView, allocations: Iterable[ClaimA
             claim = replace(claim, metadata=replace(claim.metadata, name=_name_of_extended(pod)))
         written.add(claim.metadata.name)
         put(with_reservation(with_allocation(claim, each.allocation), pod))
-    for claim in _claims_of(state, pod):
+    for claim in claims_of(state, pod):
         if claim.metadata.name not in written and claim.status.allocation is not None and consumer not in claim.status.reserved_for:
             put(with_reservation(claim, pod))
 
@@ -119,7 +119,7 @@ def give_back_claims(
     if not pod.demand.may_claim:
         return
     consumer = consumer_of(pod)
-    for claim in list(_claims_of(state, pod)):
+    for claim in list(claims_of(state, pod)):
         left = tuple(each for each in claim.status.reserved_for if each != consumer)
         if EXTENDED_RESOURCE_CLAIM in claim.metadata.annotations:
             if drop is None:
@@ -135,7 +135,7 @@ def _name_of_extended(pod: PodView) -> str:
     return f"{extended_resources.in_memory_claim(pod).metadata.generate_name}{pod.uid}"
 
 
-def _claims_of(state: ClusterState, pod: PodView) -> Iterator[objects.ResourceClaim]:
+def claims_of(state: ClusterState, pod: PodView) -> Iterator[objects.ResourceClaim]:
     """The existing claims of a pod: those that it names, those made from templates, and the one for extended resources."""
     names = dict.fromkeys(map(pod.claim_name, pod.object.spec.resource_claims))
     for name in names:

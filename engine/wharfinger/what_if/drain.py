@@ -3,10 +3,11 @@
 As `kubectl drain` does, all nodes are cordoned first and then drained in sequence. A pod for which kubectl would refuse the drain stays,
 and all others are decided. Evictions go through the Eviction API, so budgets can forbid them.
 
-The pods that may leave a node at the same time are one step: they leave, pods that wait are tried again, the controllers create the
-replacements, and the chain decides about these in the order of the queue. A replacement that has a node counts as healthy, so a budget
-may allow more evictions in the next step. Members of a group that left are placed together again, within the domains of those that
-stayed.
+The pods that may leave a node at the same time are one step. All are marked as deleted. Controllers like ReplicaSet create the replacements
+then, and the chain decides about these while the old pods still count on their nodes. The old pods leave, pods that wait are tried again,
+and the other controllers create their replacements. The order is always that of the queue. A replacement that has a node counts as
+healthy, so a budget may allow more evictions in the next step. Members of a group that left are placed together again, within the domains
+of those that stayed.
 
 Which pod of a step is gone first is chance. Where a pod that waits may get a place as soon as one of them is gone, that would decide which
 pod gets it. So then a step is one eviction. Pods that wait and get no place however many pods leave are no reason for that.
@@ -16,6 +17,7 @@ Who gets the last disruption of a budget is chance in a real drain; here it is t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -45,7 +47,7 @@ from wharfinger.scheduler.queue import hints
 from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, pod_result, utilisation
 from wharfinger.simulate.placing import place_group, queue_order, read_in_steps
 from wharfinger.steps import at_once
-from wharfinger.what_if.leaving_pods import Evictions, Refusal, cordoned, recreated, refusals, replaceable, staying
+from wharfinger.what_if.leaving_pods import Evictions, Refusal, cordoned, recreated, refusals, replaceable, replaced_early, staying
 from wharfinger.what_if.supposed_changes import SupposedChanges, placed
 from wharfinger.what_if.supposed_queue import SupposedQueue, WaitingTurn
 
@@ -202,11 +204,13 @@ def precompute_drain(decider: Decider, supposed: SupposedChanges, nodes: Sequenc
 
 @dataclass(slots=True, eq=False)
 class _LeavingPod:
-    """A pod of the question, and its state so far. `order` is the order in which pods entered the queue."""
+    """A pod of the question, and its state so far. `order` is that in which pods left or entered the queue."""
 
     pod: PodView
     source: str
     replacement: PodView = field(init=False)
+    old: PodView = field(init=False)
+    """The pod itself, as it is while it leaves."""
     step: int | None = None
     order: int = 0
     reason: str = ""
@@ -217,7 +221,12 @@ class _LeavingPod:
     alone: bool = False
 
     def __post_init__(self) -> None:
-        self.replacement = self.pod
+        self.replacement = self.old = self.pod
+
+    @property
+    def is_replaced_early(self) -> bool:
+        """True if its replacement is created before it is gone."""
+        return replaced_early(self.pod) and not self.pod.terminating
 
     def drained(self) -> DrainedPod:
         owner = self.pod.controller
@@ -291,7 +300,9 @@ class _Drain:
             leaving.append(self._pods_of(node))
             yield
         for pod in queue_order(self._chain, waiting):
-            self._enqueue(self._moving.setdefault(pod.uid, _LeavingPod(pod, "")), pod)
+            moving = self._moving.setdefault(pod.uid, _LeavingPod(pod, ""))
+            moving.order = self._next_order()
+            self._enqueue(moving, pod)
         yield from self._find_rejectors()
         for node in nodes:
             self._supposed.replace(cordoned(self._node(node).object))
@@ -370,29 +381,47 @@ class _Drain:
             if not allowed:
                 break
             self.steps += 1
-            for moving in allowed:
-                yield from self._evict(moving, alone=one_by_one or len(left) == 1)
-            for moving in allowed:
-                self._leave(moving)
+            yield from self._evict(allowed, alone=one_by_one or len(left) == 1)
             yield from self._place()
             left = [moving for moving in left if moving.step is None]
         return left
 
-    def _evict(self, moving: _LeavingPod, *, alone: bool) -> Generator[None]:
-        """Let a pod leave. It is marked as deleted first, and gone later: both may wake pods that wait.
+    def _evict(self, leaving: Sequence[_LeavingPod], *, alone: bool) -> Generator[None]:
+        """Let pods leave. They are marked as deleted first, and gone later: both may wake pods that wait.
 
-        Only if it leaves alone may they get a place. Otherwise they are put behind those that were not woken.
+        Only if one pod leaves alone may they get a place. Otherwise they are put behind those that were not woken. A replacement that is
+        created early is tried before any of the pods is gone.
         """
+        early = [moving for moving in leaving if moving.is_replaced_early]
+        late = [moving for moving in leaving if not moving.is_replaced_early]
         self._queue.in_vain = not alone
-        if self._queue:
-            self._supposed.mark_deleted(moving.pod)
+        for moving in leaving:
+            moving.step, moving.refusal, moving.order = self.steps, None, self._next_order()
+            self._mark(moving)
             yield from self._place_woken()
-        self._supposed.leave(moving.pod)
-        self._index.remove(moving.pod.uid)
-        self._advance()
-        yield from self._place_woken()
-        yield
         self._queue.in_vain = False
+        for moving in early:
+            self._create_again(moving)
+        yield from self._place_woken()
+        self._queue.in_vain = not alone
+        for moving in leaving:
+            self._supposed.leave(moving.old)
+            self._index.remove(moving.old.uid)
+            self._advance()
+            yield from self._place_woken()
+            yield
+        self._queue.in_vain = False
+        for moving in late:
+            self._create_again(moving)
+
+    def _mark(self, moving: _LeavingPod) -> None:
+        """Mark a pod as deleted."""
+        if moving.is_replaced_early:
+            moving.old = self._supposed.begin_leaving(moving.pod)
+            self._index.remove(moving.pod.uid)
+            self._index.put(moving.old)
+        elif self._queue:
+            self._supposed.mark_deleted(moving.pod)
 
     def _evicted(self, left: Iterable[_LeavingPod], *, one_by_one: bool) -> Generator[None, None, list[_LeavingPod]]:
         """The pods whose eviction is allowed now, each counted; with `one_by_one` the first of them, `alone` if there are others."""
@@ -410,18 +439,25 @@ class _Drain:
         return allowed
 
     def _may_let_in(self, left: Sequence[_LeavingPod]) -> Generator[None, None, bool]:
-        """True if a pod that waits may get a place when some of the pods of `left` are gone."""
+        """True if a pod that waits may get a place when some of the pods of `left` are gone.
+
+        A replacement that is created before that waits too if it has no place as long as they are there.
+        """
         leaving = frozenset(moving.pod.uid for moving in left)
-        sources = {moving.source for moving in left}
+        rows = np.array([self._state.snapshot().known_row(name) for name in {moving.source for moving in left}], np.intp)
+        early = [_under_another_uid(moving.pod) for moving in left if moving.is_replaced_early]
         asked: set[Hashable] = set()
-        for number, pod in enumerate(self._queue):
-            group, snapshot = self._index.key_of(pod.uid), self._state.snapshot()
-            alike = group, self._chain.key(pod, snapshot)
+        n_waiting = len(self._queue)
+        for number, pod in enumerate(itertools.chain(self._queue, early)):
+            group, snapshot, is_early = self._index.key_of(pod.uid), self._state.snapshot(), number >= n_waiting
+            alike = group, self._chain.key(pod, snapshot), is_early
             if alike in asked:
                 continue
             asked.add(alike)
-            rows = np.array([snapshot.known_row(name) for name in sources], np.intp)
-            found = Diagnosis(self._decider.filtering(snapshot, pod), snapshot.n_nodes)
+            filtering = self._decider.filtering(snapshot, pod)
+            if is_early and filtering.count:
+                continue
+            found = Diagnosis(filtering, snapshot.n_nodes)
             if group is None:
                 may_come = found.may_pass_once_pods_leave(rows, preempts=_may_preempt(pod, snapshot))
             else:  # each member may fit alone, so the pods of a node are no reason here either
@@ -433,18 +469,16 @@ class _Drain:
                 yield
         return False
 
-    def _leave(self, moving: _LeavingPod) -> None:
-        """Put the replacement of a pod that has left into the queue, if there is one."""
-        moving.step, moving.refusal = self.steps, None
+    def _create_again(self, moving: _LeavingPod) -> None:
+        """Put the replacement of a pod into the queue, if there is one."""
         if replaceable(moving.pod):
             self._enqueue(moving, recreated(moving.pod, self._now()))
         else:
             moving.placement, moving.reason = None, LEAVING if moving.pod.terminating else LOST
-            moving.order = self._next_order()
 
     def _enqueue(self, moving: _LeavingPod, pod: PodView) -> None:
         pod = self._supposed.claimed(pod)
-        moving.replacement, moving.placement, moving.order = pod, None, self._next_order()
+        moving.replacement, moving.placement = pod, None
         key = self._index.put(pod)
         gate = self._chain.gate(pod)
         if gate is None:
@@ -578,8 +612,8 @@ class _Drain:
         self._evictions.count_lost(victim)
         self._index.remove(victim.uid)
         moving = self._moving.setdefault(victim.uid, _LeavingPod(victim, victim.node_name))
-        moving.displaced_by = displaced_by
-        self._leave(moving)
+        moving.step, moving.refusal, moving.order, moving.displaced_by = self.steps, None, self._next_order(), displaced_by
+        self._create_again(moving)
 
     def remove(self, nodes: Sequence[str]) -> Generator[None]:
         """Remove the nodes, and place the replacements that were placed there because they tolerate a cordon. It cannot be undone."""
@@ -597,6 +631,12 @@ class _Drain:
 def _has_failed(pod: PodView) -> bool:
     """True if the status of a pod says that a scheduler found no node for it."""
     return any(found.type == "PodScheduled" and found.status == "False" for found in pod.object.status.conditions)
+
+
+def _under_another_uid(pod: PodView) -> PodView:
+    """The replacement of a pod that is still there."""
+    again = recreated(pod).object
+    return PodView(structs.replace(again, metadata=structs.replace(again.metadata, uid=f"{pod.uid}/again")))
 
 
 def _may_preempt(pod: PodView, snapshot: Snapshot) -> bool:

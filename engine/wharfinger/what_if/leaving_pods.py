@@ -36,6 +36,9 @@ STATIC = "a static pod stays: the kubelet runs it from a file"
 LOCAL_DATA = "its emptyDir would be deleted with it; kubectl drain needs --delete-emptydir-data"
 NO_CONTROLLER = "no controller would create it again; kubectl drain needs --force"
 
+_REPLACE_EARLY = frozenset({"ReplicaSet", "ReplicationController", "Job"})
+"""Controllers that do not count a pod which is marked as deleted (`FilterActivePods`; of a Job with the default podReplacementPolicy)."""
+
 MAX_DISRUPTED = 2000
 """The API refuses further evictions while its controller has not confirmed this number."""
 ALWAYS_ALLOW = "AlwaysAllow"
@@ -70,12 +73,20 @@ def refusals(pod: PodView, *, force: bool = False, delete_empty_dir_data: bool =
 
 
 def replaceable(pod: PodView) -> bool:
-    """True if a controller creates the pod again after it has left.
+    """True if a controller creates the pod again.
 
-    The replacement of a pod that is being deleted exists already, except in a StatefulSet: there it has the same name.
+    The replacement of a pod that is being deleted exists already, if it does not wait until the pod is gone.
+    """
+    return pod.controller is not None and not (pod.terminating and replaced_early(pod))
+
+
+def replaced_early(pod: PodView) -> bool:
+    """True if the controller creates the replacement as soon as the pod is marked as deleted, so that for a time both are there.
+
+    Other controllers, such as StatefulSet, give the replacement the same name, or wait for another reason until the pod is gone.
     """
     owner = pod.controller
-    return owner is not None and (not pod.terminating or owner.kind == "StatefulSet")
+    return owner is not None and owner.kind in _REPLACE_EARLY
 
 
 def recreated(pod: PodView, created: datetime | None = None) -> PodView:

@@ -22,6 +22,7 @@ from typing import NamedTuple, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wharfinger.errors import UnknownObject
 from wharfinger.framework.cluster_event import (
     Change,
     node_updated,
@@ -38,6 +39,7 @@ from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.turns import Turn, groups_in_steps, turns
 from wharfinger.model import objects
+from wharfinger.model.devices.allocated import consumer_of
 from wharfinger.model.node_labels import HOSTNAME
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -63,6 +65,7 @@ class SupposedChanges:
         self.state = state
         self.changed = changed
         self._sizes = dict(state.snapshot().group_sizes)
+        self._n_leaving = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -71,6 +74,7 @@ class SupposedChanges:
         self._nodes: list[NewNode] = []
         self._left: list[PodView] = []
         self._marked: dict[str, PodView] = {}
+        self._held: dict[str, list[objects.ResourceClaim]] = {}  # claims for the devices of a leaving pod, by its uid
         self._replaced: list[objects.Node] = []
         self._put: list[tuple[str, str, objects.AnyObject | None]] = []
         self._volumes: dict[tuple[str, str], objects.AnyObject] | None = None
@@ -135,6 +139,32 @@ class SupposedChanges:
         self.state.add_pod(marked)
         self.changed(pod_changed(was, marked))
 
+    def begin_leaving(self, pod: PodView) -> PodView:
+        """Mark a placed pod as being deleted, so that its replacement can be placed before it leaves; returns the marked pod.
+
+        A replacement has the uid and the claims of the pod itself, so the marked pod has another uid, and other claims for its devices.
+        """
+        placed = self.state.snapshot().placed(pod.uid)
+        if placed is None:
+            raise UnknownObject(f"pod {pod.key} is on no node")
+        was = placed[1]
+        self._n_leaving += 1
+        own = was.with_deletion(MARKED).object
+        metadata = replace(own.metadata, uid=f"{was.uid}/leaving-{self._n_leaving}")
+        leaving = PodView(replace(own, metadata=metadata)).placed_on(was.node_name)
+        self.state.remove_pod(was)
+        if self._placed.pop(was.uid, None) is None:
+            self._left.append(self._marked.pop(was.uid, was))
+        held = [claim for claim in device_claims.claims_of(self.state, was) if claim.status.reserved_for == (consumer_of(was),)]
+        device_claims.give_back_claims(self.state, was, self.put, self.drop)
+        self._held[leaving.uid] = [_held_by(leaving, claim, f"leaving-{self._n_leaving}") for claim in held]
+        for claim in self._held[leaving.uid]:
+            self.put(claim)
+        self.state.assume(leaving, was.node_name)
+        self._placed[leaving.uid] = leaving
+        self.changed(pod_changed(was, leaving))
+        return leaving
+
     def leave(self, pod: PodView) -> None:
         """Remove a placed pod from its node, and release its devices."""
         placed = self.state.snapshot().placed(pod.uid)
@@ -142,6 +172,8 @@ class SupposedChanges:
             if self._placed.pop(pod.uid, None) is None:
                 self._left.append(self._marked.pop(pod.uid, pod))
             self.changed(pod_removed(pod, pod.node_name if placed is None else placed[1].node_name))
+            for claim in self._held.pop(pod.uid, ()):
+                self.drop(claim)
             device_claims.give_back_claims(self.state, pod, self.put, self.drop)
 
     def replace(self, node: objects.Node) -> None:
@@ -194,6 +226,13 @@ class SupposedChanges:
 
     def _all_volumes(self) -> dict[tuple[str, str], objects.AnyObject]:
         return {(objects.kind_of(obj), objects.key_of(obj)): obj for kind in _OF_VOLUMES for obj in self.state.objects.all(kind)}
+
+
+def _held_by(pod: PodView, claim: objects.ResourceClaim, suffix: str) -> objects.ResourceClaim:
+    """A copy of a claim under another name, with its devices, reserved for the pod alone."""
+    name = f"{claim.metadata.name}-{suffix}"
+    metadata = replace(claim.metadata, name=name, uid=f"{claim.metadata.uid}/{suffix}")
+    return replace(claim, metadata=metadata, status=replace(claim.status, reserved_for=(consumer_of(pod),)))
 
 
 class NodesLike(Struct, frozen=True, kw_only=True):

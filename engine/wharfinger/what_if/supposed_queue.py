@@ -66,6 +66,10 @@ class SupposedQueue:
     def __bool__(self) -> bool:
         return bool(self._turns)
 
+    def __len__(self) -> int:
+        """The number of pods that wait."""
+        return sum(len(turn.members) for turn in self._turns.values())
+
     def __iter__(self) -> Iterator[PodView]:
         """The pods that wait."""
         return (pod for turn in self._turns.values() for pod in turn.members.values())

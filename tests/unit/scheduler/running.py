@@ -95,8 +95,9 @@ class Running:
         stopwatch=not_measured,
         state=None,
         rest=lambda: 0.0,
+        cluster=InMemoryCluster,
     ):
-        self.cluster = InMemoryCluster()
+        self.cluster = cluster()
         self.clock = ManualClock()
         self.seen = Watching()
         self.subscribers = subscribers or subscribed(self.seen.handlers)

@@ -1,0 +1,34 @@
+"""A drain ends as it says: a scheduler in memory carries out its steps, and every pod is where the plan says."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import wharfinger
+from tests.property.predictions.drains import drain_problems
+from tests.property.predictions.drawn_cluster import drawn
+from tests.property.predictions.world import BACKOFF
+
+EARLY = (28, 48, 89, 127, 131, 143, 144, 153, 193)
+"""Clusters in which it matters that a replacement is there before the pod is gone."""
+
+
+def load(folder, one):
+    """The policies of a drawn cluster."""
+    for number, text in enumerate(one.policies):
+        (folder / f"{number}.policy").write_text(text)
+    return wharfinger.load_policies(*(folder / f"{number}.policy" for number in range(len(one.policies))))
+
+
+@pytest.mark.parametrize("pause", [0.0, 2 * BACKOFF], ids=["in backoff", "after the backoffs"])
+@pytest.mark.parametrize("seeds", [EARLY, range(40, 80)], ids=["replaced early", "drawn"])
+def test_every_pod_is_where_the_plan_says(tmp_path, seeds, pause):
+    placed = 0
+    for seed in seeds:
+        one = drawn(seed)
+        plan, problems = asyncio.run(drain_problems(one, load(tmp_path, one), pause, order=seed % 7))
+        assert not problems, (seed, problems)
+        placed += sum(pod.node is not None for pod in plan.pods)
+    assert placed
