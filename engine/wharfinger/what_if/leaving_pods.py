@@ -13,7 +13,7 @@ Running pods that a question takes from their nodes and places again are named b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +35,9 @@ DAEMON_SET = "a pod of a DaemonSet stays"
 STATIC = "a static pod stays: the kubelet runs it from a file"
 LOCAL_DATA = "its emptyDir would be deleted with it; kubectl drain needs --delete-emptydir-data"
 NO_CONTROLLER = "no controller would create it again; kubectl drain needs --force"
+
+MARKED = datetime.fromtimestamp(0, UTC)
+"""The time at which pods are marked as being deleted; only whether there is a mark counts."""
 
 _REPLACE_EARLY = frozenset({"ReplicaSet", "ReplicationController", "Job"})
 """Controllers that do not count a pod which is marked as deleted (`FilterActivePods`; of a Job with the default podReplacementPolicy)."""

@@ -168,6 +168,8 @@ class Count:
                 decision = self._decide(self._supposed.claimed(further.pod))
                 if decision.node is not None and not self._is_order_free(decision):
                     return None
+                if any(policy.policy.metrics for policy in decision.evaluation.pod_rules.governing):
+                    return None  # a node without a sample may suspend rules for all nodes
                 nodes = [node for node in decision.feasible_nodes() if node in names]
                 if not nodes:
                     break

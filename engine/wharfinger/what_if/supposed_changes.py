@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -47,11 +46,9 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate import device_claims
 from wharfinger.simulate.dry_run import PodResult, gated_result, pod_result
 from wharfinger.simulate.placing import bind_claims, place_group, read_in_steps
-from wharfinger.what_if.leaving_pods import staying
+from wharfinger.what_if.leaving_pods import MARKED, staying
 
 _PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOf")
-MARKED = datetime.fromtimestamp(0, UTC)
-"""The time at which pods are marked as being deleted; only whether there is a mark counts."""
 _OF_VOLUMES = (objects.PersistentVolumeClaim, objects.PersistentVolume)
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+import wharfinger
+from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.model import objects
 
 Plain = dict[str, Any]
@@ -382,3 +385,11 @@ def _policy(name: str, scope: str, rules: list[str], draw: random.Random) -> str
     measured = [METRIC] if {"not hot", "cool"} & set(rules) else []
     ties = [TIES.format(way=draw.choice(("asc", "desc")))] if not scope else []
     return "\n".join([HEAD.format(name=name, scope=scope), *measured, *(RULES[rule] for rule in rules), *ties]) + "\n"
+
+
+def load(folder: Path, one: DrawnCluster) -> tuple[CompiledPolicy, ...]:
+    """The policies of a drawn cluster."""
+    paths = [folder / f"{number}.policy" for number in range(len(one.policies))]
+    for path, text in zip(paths, one.policies, strict=True):
+        path.write_text(text)
+    return wharfinger.load_policies(*paths)

@@ -6,20 +6,12 @@ import asyncio
 
 import pytest
 
-import wharfinger
 from tests.property.predictions.drains import drain_problems
-from tests.property.predictions.drawn_cluster import drawn
+from tests.property.predictions.drawn_cluster import drawn, load
 from tests.property.predictions.world import BACKOFF
 
 EARLY = (28, 48, 89, 127, 131, 143, 144, 153, 193)
 """Clusters in which it matters that a replacement is there before the pod is gone."""
-
-
-def load(folder, one):
-    """The policies of a drawn cluster."""
-    for number, text in enumerate(one.policies):
-        (folder / f"{number}.policy").write_text(text)
-    return wharfinger.load_policies(*(folder / f"{number}.policy" for number in range(len(one.policies))))
 
 
 @pytest.mark.parametrize("pause", [0.0, 2 * BACKOFF], ids=["in backoff", "after the backoffs"])

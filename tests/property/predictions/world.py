@@ -119,7 +119,13 @@ class World(Running):
         """Let everything happen that happens without others, and then time pass."""
         await self.controlled()
         self.clock.move(self.pause)
+        self.measure()
         await self.controlled()
+
+    def measure(self) -> None:
+        """Take the samples of metrics again; those of some nodes are old."""
+        for name, samples in self.samples().items():
+            self.scheduler.state.set_metric(name, samples)
 
     async def controlled(self) -> None:
         """Let the scheduler and the controllers work until nothing changes; victims of preemption leave and are created again."""
@@ -205,7 +211,7 @@ class World(Running):
         return cluster
 
     def samples(self) -> dict:
-        times = {node: (value, BEGIN - age) for node, (value, age) in self.drawn.load.items()}
+        times = {node: (value, self.clock.now() - age) for node, (value, age) in self.drawn.load.items()}
         return {"load": times} if times else {}
 
     def places(self) -> dict[str, str | None]:
@@ -226,8 +232,7 @@ async def at_work(world: World, *, waiting: bool = True) -> Iterator[World]:
             world.create(pod)
     world.count_budgets()
     async with scheduling(world):
-        for name, samples in world.samples().items():
-            world.scheduler.state.set_metric(name, samples)
+        world.measure()
         if waiting:
             for pod in world.drawn.pods:
                 if not pod.spec.node_name:

@@ -1,6 +1,7 @@
 """A copy of the cluster on which moves are tried and undone.
 
-A move takes a pod off its node and places it where the chain decides, as the scheduler will after an eviction. No scheduler can be made
+A move takes a pod off its node and places it where the chain decides, as the scheduler will after an eviction. Some controllers create the
+replacement before the pod is gone: such a pod only moves where it is placed in both cases. No scheduler can be made
 to choose a node, but a cordoned node gets no pod. So a move that must not end on some nodes cordons them first, and the chain decides
 again. Each move keeps which nodes were cordoned for it.
 """
@@ -22,9 +23,10 @@ from wharfinger.framework.plugins.taint_toleration import UNSCHEDULABLE_TAINT
 from wharfinger.framework.prepared import Mask
 from wharfinger.groups.attempt import attempt
 from wharfinger.model.objects import key_of, kind_of
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import device_claims
 from wharfinger.steps import at_once
-from wharfinger.what_if.leaving_pods import cordoned, recreated
+from wharfinger.what_if.leaving_pods import MARKED, cordoned, recreated, replaced_early
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from wharfinger.framework.prepared import ClaimAllocation
     from wharfinger.groups.membership import GroupIndex
     from wharfinger.model import objects
-    from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -190,7 +191,7 @@ class Draft:
             if decision.node == target or (target is None and mask[decision.row]):
                 closing = _equal_but_not_acceptable(decision, self.snapshot, mask)
                 if not closing:
-                    if self._lets_in(frees=frees):
+                    if self._lets_in(frees=frees) or not self._goes_there_early(pod, pending, source, decision.node):
                         break
                     moved = self._placed(pod, pending, source, decision, decision.node)
                     if self._lets_in(frees=frees):
@@ -202,6 +203,17 @@ class Draft:
                 break
         self.back_to(mark)
         return None
+
+    def _goes_there_early(self, pod: PodView, pending: PodView, source: str, target: str) -> bool:
+        """True unless the replacement is created early, and placed on another node while the evicted pod still counts on its own."""
+        if not replaced_early(pod):
+            return True
+        own = pod.with_deletion(MARKED).object
+        leaving = PodView(structs.replace(own, metadata=structs.replace(own.metadata, uid=f"{pod.uid}/leaving")))
+        self.state.assume(leaving, source)
+        found = self.decide(pending).node
+        self.state.remove_pod(leaving)
+        return found in {None, target}  # without a node it waits until the pod is gone
 
     def keep_waiting(
         self, pods: Iterable[PodView], groups: Mapping[str, tuple[PodView, ...]] | None = None, index: GroupIndex | None = None
