@@ -11,8 +11,15 @@ from tests.unit.framework import fleet
 from wharfinger.compiler import bound
 from wharfinger.framework import chain
 from wharfinger.framework.evaluation import cycle
-from wharfinger.framework.evaluation.cycle import Decider, decide
+from wharfinger.framework.evaluation.cycle import Decider, Pause, decide
 
+RANKED = """
+policy "ranked"
+score points weight 0.7 = topology_spread_points() + node.pod_count * 0.1 normalize minmax
+let near = count(pods where it.labels["app"] == pod.labels["app"], within: "topology.kubernetes.io/zone") ?? 0
+score apart weight 0.2 = near normalize minmax
+tie_break max(node.pod_count, 3) asc, node.free.memory desc
+"""
 CHECK = """
 policy "aged"
 filter young { require age(node.created) < 2d or node.pod_count < 4 else "old" on missing pass }
@@ -96,3 +103,30 @@ def test_steps_change_no_decision(seed, often, precomputed):
             world.change()
     assert often > 0.1 or {"few", "log"} <= set(precomputed)
     assert often or {"cool", "curved", "summed", "age"} <= set(precomputed)
+
+
+@pytest.mark.parametrize("often", [0.0, 0.02, 0.3], ids=["quiet", "sometimes", "often"])
+@pytest.mark.parametrize("seed", range(6))
+def test_decisions_that_are_concluded_in_steps_are_the_same(seed, often, precomputed, monkeypatch):
+    for module, most in (("framework.rules.work", "MAX_AT_ONCE"), ("framework.evaluation.kept_result", "MAX_AT_ONCE")):
+        monkeypatch.setattr(f"wharfinger.{module}.{most}", 100)
+    monkeypatch.setattr("wharfinger.framework.rules.work.IN_PORTION", 1)
+    world = World(seed)
+    decider = Decider(chain.assemble([MEASURING, fleet.policy(CHECK), fleet.policy(RANKED)], CONFIG))
+    concluded = 0
+    for number in range(12):
+        pod = fleet.pod(f"p{number}", cpu="150m", labels={"app": world.chance.choice("uvw")})
+        for pause in decider.precompute(world.snapshot, pod):
+            concluded += pause is Pause.CONCLUDING
+            chance = world.chance.random()
+            if chance < often:
+                world.change()
+            elif chance < 2 * often:  # another reader of the same results
+                decider.filtering(world.snapshot(), pod)
+        decision = decider.decide(world.snapshot(), pod)
+        assert bits_of(decision) == bits_of(decide(decider.chain, world.snapshot().detach(), pod))
+        if decision.node is not None:
+            world.state.assume(pod, decision.node)
+        for _ in range(world.chance.choice([0, 0, 1, 5])):
+            world.change()
+    assert concluded > 20

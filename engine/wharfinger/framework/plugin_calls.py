@@ -84,6 +84,9 @@ class CallTimer:
     def mark(self, point: str) -> None:
         """Count the time since the last mark for an extension point."""
 
+    def resume(self) -> None:
+        """Count the time for the next mark from now on: other work was done since the last one."""
+
     def of_policy(self, policy: str, rule: Callable[P, R]) -> Callable[P, R]:  # noqa: ARG002 — as above
         """The given rule of a policy, which has no slot (such as a key of its tie break)."""
         return rule
@@ -140,6 +143,10 @@ class DecisionTimer(CallTimer):
         now = self._clock()
         self.points[point] = self.points.get(point, 0.0) + now - self._since
         self._since = now
+
+    def resume(self) -> None:
+        """Count the time for the next mark from now on."""
+        self._since = self._clock()
 
     def of_policy(self, policy: str, rule: Callable[P, R]) -> Callable[P, R]:
         """The rule, measured at each call."""

@@ -13,7 +13,7 @@ from wharfinger.compiler import weights
 from wharfinger.errors import UsageError
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.plugin_calls import NO_TIMER, CallTimer, RuleStatistics
-from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
+from wharfinger.framework.rules.policy_rules import operations_of
 from wharfinger.steps import followed_by
 
 MAX_OPERATIONS = 5_000_000_000
@@ -95,9 +95,7 @@ class _CountingTimer(CallTimer):
 
 def _operations(plugin: Plugin) -> int:
     """The operations of a rule for each node; at least as many as one of Kubernetes takes."""
-    if isinstance(plugin, PolicyFilter | PolicyScore):
-        return max(weights.PLUGIN, plugin.operations)
-    return weights.PLUGIN
+    return max(weights.PLUGIN, operations_of(plugin))
 
 
 def within(steps: Generator[None, None, Found], work: CountedWork, limit: int = MAX_OPERATIONS) -> Generator[None, None, Found]:

@@ -413,7 +413,7 @@ class PolicyStopwatch:
 
     def begin(self, *, whole: bool, policies: Sequence[str], precomputed: CallTimer = NO_TIMER) -> CallTimer:
         """The timer of a decision that begins; what was computed in steps before it counts too."""
-        if precomputed.by_policy or self._budget.watches(policies):
+        if precomputed is not NO_TIMER or self._budget.watches(policies):
             call_timer = PolicyTimer(self._budget.settings.timer, whole=whole, policies=policies, marked=self._budget.measured)
             call_timer.by_policy |= precomputed.by_policy
             self._budget.measured(call_timer)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.cycle import Decider, Pause
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.budget import Allowance, BudgetSettings, EveryDecision
@@ -79,7 +79,7 @@ class _Shadow:
         self._allowance = Allowance(budget)
         self._measured = EveryDecision(budget.timer)
         self._decider = Decider(chain, MAX_CELLS, self._measured)
-        self._ahead: tuple[Generator[bool], PodView] | None = None  # the steps under way, and the pod that they are for
+        self._ahead: tuple[Generator[Pause], PodView] | None = None  # the steps under way, and the pod that they are for
         self._last: deque[Snapshot] = deque(maxlen=1)  # of the last decision; steps read it without a reference to this object
 
     def pauses(self, now: float) -> bool:
@@ -104,7 +104,12 @@ class _Shadow:
             if self._budget.timer() >= until:
                 return False
         of, self._ahead = self._ahead[1], None
-        return of is pod or of.template == pod.template
+        if of is not pod and of.template != pod.template:
+            return False
+        if self._decider.takes_long(snapshot, pod):
+            self.report.last_error = "the policies of a pod take too long together for one step; decisions are not compared"
+            return False
+        return True
 
     def compare(self, profile: str, decision: Decision, at: float, now: float) -> None:
         """Count whether the shadow agrees; it pauses if it took too long."""

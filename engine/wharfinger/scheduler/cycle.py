@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from wharfinger.errors import CycleAborted
 from wharfinger.framework.cluster_event import Change, ClusterEvent, pod_placed
+from wharfinger.framework.evaluation.cycle import Pause
 from wharfinger.framework.extension import Placement
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.policies.budget import SUSPENDED
@@ -20,6 +21,7 @@ from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import Place
 
 if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.cycle import Decider
     from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.extension import Plugin
     from wharfinger.framework.prepared import Reason
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.policies.budget import PolicyBudget
     from wharfinger.scheduler.binding.cycle import BindingCycle
+    from wharfinger.scheduler.held_changes import HeldChanges
     from wharfinger.scheduler.preemption import Preemptor
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queue.time_shares import TimeShares
@@ -47,20 +50,21 @@ ALWAYS_IN_ORDER = 1024
 class Precomputation:
     """An iterator of the steps of `Decider.precompute`; those that count placed pods are taken at once for `AT_ONCE_SECONDS`.
 
-    `steps` yield True after a step of a search for devices or volumes, and False after others.
+    `concluding`: the cluster should not change until the decision is made.
     """
 
-    def __init__(self, steps: Generator[bool], snapshot: Callable[[], Snapshot], timer: Callable[[], float]) -> None:
+    def __init__(self, steps: Generator[Pause], snapshot: Callable[[], Snapshot], timer: Callable[[], float]) -> None:
         self._steps = steps
         self._snapshot = snapshot
         self._timer = timer
         self._at_once_until = timer() + AT_ONCE_SECONDS
         self._taken = 0  # the steps that count towards `STEPS_IN_ORDER`
+        self.concluding = False
 
     @property
     def may_be_passed(self) -> bool:
         """True if so many steps were taken that pods which come later in the queue may be placed now."""
-        return self._taken > STEPS_IN_ORDER
+        return self._taken > STEPS_IN_ORDER and not self.concluding
 
     def __iter__(self) -> Self:
         """The iterator itself."""
@@ -68,9 +72,12 @@ class Precomputation:
 
     def __next__(self) -> None:
         """Take a step, or several of counting placed pods."""
-        for searching in self._steps:
-            self._taken += searching or self._snapshot().n_templates > ALWAYS_IN_ORDER
-            if searching or self.may_be_passed or self._timer() >= self._at_once_until:
+        for pause in self._steps:
+            self.concluding = pause is Pause.CONCLUDING
+            if self.concluding:
+                return
+            self._taken += pause is Pause.SEARCHING or self._snapshot().n_templates > ALWAYS_IN_ORDER
+            if pause is Pause.SEARCHING or self.may_be_passed or self._timer() >= self._at_once_until:
                 return
         raise StopIteration
 
@@ -80,9 +87,13 @@ class Precomputation:
 
 
 class _PrecomputedPod(Struct, frozen=True):
-    """A pod with the precomputation of its decision; `may_postpone`: the decision may find that more must be computed first."""
+    """A pod with the precomputation of its decision by `decider`.
+
+    `may_postpone`: the decision may find that more must be computed first.
+    """
 
     queued: QueuedPod
+    decider: Decider
     steps: Precomputation
     may_postpone: bool
 
@@ -99,6 +110,7 @@ class SchedulingCycle:
         preemptor: Preemptor,
         budget: PolicyBudget,
         shares: TimeShares,
+        changes: HeldChanges,
     ) -> None:
         self._cluster = cluster
         self._clock = cluster.ports.clock
@@ -108,6 +120,7 @@ class SchedulingCycle:
         self._preemptor = preemptor
         self._budget = budget
         self._shares = shares
+        self._changes = changes
         self._emit = cluster.ports.emit
         self._timer = budget.settings.timer
         self._precomputing: deque[_PrecomputedPod] = deque()
@@ -129,17 +142,22 @@ class SchedulingCycle:
         """
         began, free = self._clock.monotonic(), self._shares.free_seconds(queued)
         waits = bool(queued.profile.chain.scanning) and self._is_settled(queued)  # first, as precomputing may look at all placed pods
-        if not waits and not self._begin(queued, queued.profile.decider.precompute(self._cluster.snapshot, queued.pod), may_postpone=True):
-            self._decide(queued, may_postpone=True)
+        if not waits:
+            self._precompute_or_decide(queued)
         self._shares.took(queued, self._clock.monotonic() - began - free)
         if not self.may_be_passed and self._clock.monotonic() < ends_at:
             self.advance(ends_at)
 
-    def _begin(self, queued: QueuedPod, work: Generator[bool], *, may_postpone: bool) -> bool:
+    def _precompute_or_decide(self, queued: QueuedPod) -> None:
+        """Begin with the precomputation of a decision; decide about the pod if there is none."""
+        if not self._begin(queued, queued.profile.decider.precompute(self._cluster.snapshot, queued.pod), may_postpone=True):
+            self._decide(queued, may_postpone=True)
+
+    def _begin(self, queued: QueuedPod, work: Generator[Pause], *, may_postpone: bool) -> bool:
         """Begin with the precomputation of a decision; True if it takes steps: `advance` takes them, and then decides about the pod."""
         steps = Precomputation(work, self._cluster.snapshot, self._timer)
         for _ in steps:
-            self._precomputing.append(_PrecomputedPod(queued, steps, may_postpone))
+            self._precomputing.append(_PrecomputedPod(queued, queued.profile.decider, steps, may_postpone))
             return True
         return False
 
@@ -158,13 +176,23 @@ class SchedulingCycle:
 
     def _advanced(self, precomputed: _PrecomputedPod, ends_at: float) -> bool:
         """True once the steps are done and the pod is decided; False if steps are left at the monotonic time `ends_at`."""
-        waits = precomputed.queued.place is Place.IN_FLIGHT  # otherwise it was deleted between two steps
+        queued = precomputed.queued
+        waits = queued.place is Place.IN_FLIGHT  # otherwise it was deleted between two steps
+        if waits and precomputed.steps.concluding:
+            self._changes.hold(self)
         for _ in precomputed.steps if waits else ():
+            if precomputed.steps.concluding:
+                self._changes.hold(self)
             if self._clock.monotonic() >= ends_at:
                 return False
         self._precomputing.popleft()
-        if waits:
-            self._decide(precomputed.queued, may_postpone=precomputed.may_postpone)
+        try:
+            if waits and queued.profile.decider is not precomputed.decider:  # policies were adopted meanwhile
+                self._precompute_or_decide(queued)
+            elif waits:
+                self._decide(queued, may_postpone=precomputed.may_postpone)
+        finally:
+            self._changes.release(self)
         return True
 
     def cancel(self) -> None:
@@ -173,6 +201,7 @@ class SchedulingCycle:
             given_up = self._precomputing.popleft()
             given_up.steps.close()
             self._queue.put_back(given_up.queued)
+        self._changes.release(self)
 
     def _decide(self, queued: QueuedPod, *, may_postpone: bool = False) -> None:
         """Decide about a pod. With `may_postpone`, a decision that takes a long search for pods to evict is left to `advance`."""

@@ -10,6 +10,7 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.emit import Emit, Failed
@@ -346,12 +347,22 @@ _MEASURED = Change(events=ClusterEvent.METRIC, label="MetricUpdate")
 
 
 class MetricSamples:
-    """A `Sink` of signals: puts metric samples into the state, on the event loop that decides."""
+    """A `Sink` of signals: puts metric samples into the state, on the event loop that decides.
 
-    def __init__(self, cluster: LiveCluster, queue: SchedulingQueue, changed: Callable[[], None]) -> None:
+    `put` is called with each change, and applies it when no decision forbids that.
+    """
+
+    def __init__(
+        self,
+        cluster: LiveCluster,
+        queue: SchedulingQueue,
+        changed: Callable[[], None],
+        put: Callable[[Callable[[], object]], None],
+    ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._changed = changed
+        self._put = put
         self._nodes: NodeNames | None = None
 
     def nodes(self) -> NodeNames:
@@ -362,16 +373,16 @@ class MetricSamples:
 
     def publish(self, key: str, found: Mapped) -> None:
         """Store the samples of a signal, and try again the pods that earlier samples rejected."""
-        self._cluster.state.put_metric(key, found.column, found.samples, found.layout)
+        self._put(partial(self._cluster.state.put_metric, key, found.column, found.samples, found.layout))
         self.retry_rejected()
 
     def drop(self, key: str) -> None:
         """Remove the samples of a signal that no policy reads any more."""
-        self._cluster.state.drop_metric(key)
+        self._put(partial(self._cluster.state.drop_metric, key))
 
     def retry_rejected(self) -> None:
         """Try the pods again that samples rejected."""
-        self._queue.notify(_MEASURED)
+        self._put(partial(self._queue.notify, _MEASURED))
         self._changed()
 
     def snapshot(self) -> Snapshot:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.policies.budget import PolicyBudget
     from wharfinger.scheduler.binding.cycle import BindingCycle
+    from wharfinger.scheduler.held_changes import HeldChanges
     from wharfinger.scheduler.ports import LiveCluster
     from wharfinger.scheduler.preemption import Preemptor
     from wharfinger.scheduler.profiles import Profile
@@ -89,6 +90,7 @@ class GroupCycle:
         shares: TimeShares,
         status: GroupStatus,
         preemptor: Preemptor,
+        changes: HeldChanges,
     ) -> None:
         self._cluster = cluster
         self._clock = cluster.ports.clock
@@ -100,6 +102,7 @@ class GroupCycle:
         self._budget = GroupBudget(cluster, budget)
         self._status = status
         self._preemptor = preemptor
+        self._changes = changes
         self._victims = GroupVictims(cluster, queue.groups.index)
         self._timer = budget.settings.timer
         self._search = GroupSearch(cluster, budget.stopwatch(None), self._timer)
@@ -240,22 +243,17 @@ class GroupCycle:
         decider, snapshot = attempt.profile.decider, self._cluster.snapshot
         every_kind = (searching for pod in attempt.group.kinds for searching in decider.precompute(snapshot, pod))
         precomputation = Precomputation(every_kind, snapshot, self._timer)
-        for _ in precomputation:
-            self._takes_long = precomputation.may_be_passed
-            yield
-        if is_small(attempt.group):
-            keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)
-            self._emit(self._begun(attempt))
-            answer = self._search.at_once(attempt.profile, attempt.group, keep=keep)
-            if answer is not None:
-                self._emit(GroupSearched(attempt.group, answer))
-                kept = answer.nodes if keep and isinstance(answer, Placed) else {}
-                try:
-                    self._budget.check_result()
-                except GroupSuspended:
-                    self._forget(attempt, kept)
-                    raise
-                return answer, None if kept else self._cluster.snapshot().revision
+        try:
+            for _ in precomputation:
+                self._takes_long = precomputation.may_be_passed
+                if precomputation.concluding:
+                    self._changes.hold(self)
+                yield
+            found = self._answer_at_once(attempt)
+        finally:
+            self._changes.release(self)
+        if found is not None:
+            return found
         self._takes_long = not is_small(attempt.group)
         yield
         self._emit(self._begun(attempt))
@@ -263,6 +261,24 @@ class GroupCycle:
         answer, revision = yield from (steps if self._takes_long else self._keeping_order(steps))
         self._emit(GroupSearched(attempt.group, answer))
         return answer, revision
+
+    def _answer_at_once(self, attempt: _Attempt) -> tuple[GroupAnswer, int | None] | None:
+        """The same for a small group, found on the state itself; None if that takes too long."""
+        if not is_small(attempt.group):
+            return None
+        keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)
+        self._emit(self._begun(attempt))
+        answer = self._search.at_once(attempt.profile, attempt.group, keep=keep)
+        if answer is None:
+            return None
+        self._emit(GroupSearched(attempt.group, answer))
+        kept = answer.nodes if keep and isinstance(answer, Placed) else {}
+        try:
+            self._budget.check_result()
+        except GroupSuspended:
+            self._forget(attempt, kept)
+            raise
+        return answer, None if kept else self._cluster.snapshot().revision
 
     def _begun(self, attempt: _Attempt, others: tuple[Group, ...] | None = None) -> GroupSearchBegun:
         return GroupSearchBegun(attempt.profile.name, attempt.profile.chain, attempt.group, self._cluster.snapshot().now, others)

@@ -69,16 +69,29 @@ class Ports(Struct, frozen=True, kw_only=True):
     groups: PodGroupWriter | None = None
 
 
-class LiveCluster(Struct, frozen=True, kw_only=True):
-    """The state of the cluster, and the ports."""
+class LiveCluster(Struct, kw_only=True):
+    """The state of the cluster, and the ports. `held_time` is the time of snapshots while it stands still: present and monotonic."""
 
     state: ClusterState
     ports: Ports
+    held_time: tuple[float, float] | None = None
 
     def snapshot(self) -> Snapshot:
         """The cluster at the present second: a finer time would make every decision a new one for rules that read the time."""
+        return self.state.snapshot(*(self._time if self.held_time is None else self.held_time))
+
+    def hold_time(self) -> None:
+        """Let snapshots be of this moment until `release_time`."""
+        self.held_time = self._time
+
+    def release_time(self) -> None:
+        """Let snapshots be of the time at which they are taken again."""
+        self.held_time = None
+
+    @property
+    def _time(self) -> tuple[float, float]:
         clock = self.ports.clock
-        return self.state.snapshot(float(int(clock.now())), clock.monotonic())
+        return float(int(clock.now())), clock.monotonic()
 
 
 _CLAIM, _VOLUME, _DEVICES = "PersistentVolumeClaim", "PersistentVolume", "ResourceClaim"

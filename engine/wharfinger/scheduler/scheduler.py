@@ -28,6 +28,7 @@ from wharfinger.scheduler.binding.permits import Permits
 from wharfinger.scheduler.cycle import SchedulingCycle
 from wharfinger.scheduler.event_handlers import EventHandlers, MetricSamples
 from wharfinger.scheduler.group_cycle import GroupCycle
+from wharfinger.scheduler.held_changes import HeldChanges
 from wharfinger.scheduler.incomplete_groups import IncompleteGroups
 from wharfinger.scheduler.ports import LiveCluster, Ports
 from wharfinger.scheduler.preemption import Preemptor
@@ -124,18 +125,6 @@ class Scheduler:
             self._cluster, queue=self.queue, writes=self._writes, failures=failures, permits=permits, limit=self.settings.max_binds
         )
         self._preemptor = Preemptor(self._cluster, self.queue, self._writes, permits, self._group_status)
-        self._cycle = SchedulingCycle(self._cluster, self.queue, self._binding, failures, self._preemptor, self.budget, shares)
-        self._group_cycle = GroupCycle(
-            self._cluster,
-            self.queue,
-            self._binding,
-            failures,
-            self.budget,
-            shares=shares,
-            status=self._group_status,
-            preemptor=self._preemptor,
-        )
-        self._incomplete_groups = IncompleteGroups(ports, self.queue.groups, self._group_status)
         self._feed = EventHandlers(
             state=self.state,
             queue=self.queue,
@@ -148,16 +137,30 @@ class Scheduler:
             claim_changed=self._binding.claims.claim_changed,
             relabelled=self._relabelled,
         )
+        self._changes = changes = HeldChanges(self._cluster, self._feed, self._wake.set)
+        self._cycle = SchedulingCycle(self._cluster, self.queue, self._binding, failures, self._preemptor, self.budget, shares, changes)
+        self._group_cycle = GroupCycle(
+            self._cluster,
+            self.queue,
+            self._binding,
+            failures,
+            self.budget,
+            shares=shares,
+            status=self._group_status,
+            preemptor=self._preemptor,
+            changes=changes,
+        )
+        self._incomplete_groups = IncompleteGroups(ports, self.queue.groups, self._group_status)
         for plugin in {plugin for profile in self.profiles for plugin in profile.chain.precomputing}:
             plugin.follow(self.state.objects)
         if any(profile.grouping or profile.reads_sizes for profile in self.profiles):
             self._regroup()
-        self.measurements = MetricSamples(self._cluster, self.queue, self._wake.set)
+        self.measurements = MetricSamples(self._cluster, self.queue, self._wake.set, changes.put)
 
     @property
     def sink(self) -> ClusterSink:
         """The sink for watch events."""
-        return self._feed
+        return self._changes
 
     @property
     def known_pods(self) -> Collection[PodView]:
@@ -187,6 +190,11 @@ class Scheduler:
     def n_writing(self) -> int:
         """The number of statuses that are being written or wait to be."""
         return len(self._writes) + len(self._group_status)
+
+    @property
+    def cluster_is_held(self) -> bool:
+        """True while changes of the cluster wait for a decision that is concluded in steps."""
+        return self._changes.holder is not None
 
     def snapshot(self) -> Snapshot:
         """The cluster as decisions see it now."""
@@ -246,6 +254,9 @@ class Scheduler:
 
     async def _step(self) -> None:
         self._wake.clear()
+        if self._apply_held_changes():
+            await self._ports.clock.sleep(0)
+            return
         deciding = not self.missing_kinds and self._ports.leadership.is_leader
         if not deciding:
             self._cycle.cancel()
@@ -253,7 +264,7 @@ class Scheduler:
         if deciding and not self._led:
             self._missing_events = iter(tuple(self.known_pods))
         self._led = deciding
-        if self._regrouping is None and self._namespaces and deciding:
+        if self._regrouping is None and self._namespaces and deciding and self._changes.holder is None:
             namespaces, self._namespaces = self._namespaces, set()
             self._regrouping = itertools.chain(self._following_labels(namespaces), self.queue.regroup())
         if self._regrouping is not None and self._regroup_slice():
@@ -264,13 +275,25 @@ class Scheduler:
             return
         self._review()
         if not self._binding.room.is_set():
-            await until(self._binding.room, self._ports.clock, MAX_IDLE_SECONDS)
+            await self._wait_for_room()
         elif self._schedule_slice():
             await self._ports.clock.sleep(self._rest())
         elif self._wake.is_set():  # a part of some work is left; `until` would return without a turn for others
             await self._ports.clock.sleep(0)
         else:
             await until(self._wake, self._ports.clock, self._seconds_to_wait())
+
+    async def _wait_for_room(self) -> None:
+        """Wait until another pod may be bound, or apply the changes first that bindings may wait for."""
+        if self._changes.holder is not None:
+            self._changes.release(self._changes.holder)
+            return
+        await until(self._binding.room, self._ports.clock, MAX_IDLE_SECONDS)
+
+    def _apply_held_changes(self) -> bool:
+        """Apply changes that waited for a decision, for a slice of time; True if some are left."""
+        ends_at = self._ports.clock.monotonic() + self.settings.slice_seconds
+        return self._changes.apply(lambda: self._ports.clock.monotonic() >= ends_at)
 
     def _review(self) -> None:
         """Do what is due between decisions, some of it in parts."""
@@ -299,9 +322,10 @@ class Scheduler:
         """True if more pods may be ready after a slice of time; False when no pod is ready."""
         clock, group = self._ports.clock, self._group_cycle
         seconds = self.settings.slice_seconds / (BUILD_SLICE_DIVISOR if self._rest() else 1)
-        if group.busy:
+        holder = self._changes.holder  # its decision is concluded before anything else changes the cluster
+        if group.busy and holder in {None, group}:
             group.advance(clock.monotonic() + seconds)
-        if self._cycle.busy:
+        if self._cycle.busy and self._changes.holder in {None, self._cycle}:
             self._cycle.advance(clock.monotonic() + seconds)
         ends_at = clock.monotonic() + seconds
         while self._binding.room.is_set():
@@ -392,7 +416,9 @@ class Scheduler:
 
     async def _drain(self) -> None:
         """Wait for work under way, at most `stop_seconds`. Placements that wait for permits are released at once."""
+        self._cycle.cancel()
         self._group_cycle.cancel()  # members that are being bound would wait for those whose bindings have not begun
+        self._changes.apply(lambda: False)
         self._permits.release()
         try:
             async with asyncio.timeout(self.settings.stop_seconds):

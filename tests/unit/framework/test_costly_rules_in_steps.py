@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.framework import fleet
 from tests.work import calls
-from wharfinger.compiler import bound, schedule
+from wharfinger.compiler import bound, cost, schedule
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.evaluation.cycle import Decider, decide
@@ -20,6 +20,10 @@ OF_ZONES = (
     f'policy "zones"\nscore apart = ({TERMS}) * (count(pods where it.labels["app"] == pod.labels["app"], within: "{fleet.ZONE}") ?? 0)'
 )
 OF_ZONES += " normalize minmax"
+POINTS = "node_affinity_points() + topology_spread_points()"
+OF_POINTS = f'policy "points{{}}"\nscore s = log({TERMS} + {POINTS}) normalize minmax'
+OF_TIES = f'policy "ties{{}}"\ntie_break ({TERMS}) * 0 asc'
+OF_MANY = 'policy "many{}"\n' + "\n".join(f'filter f{n} {{{{ require node.free.cpu > {n}m else "no" }}}}' for n in range(20))
 USUAL = 'policy "usual"\nscore packed = node.pod_count normalize minmax'
 
 
@@ -28,6 +32,11 @@ def _few_nodes_are_many(monkeypatch):
     monkeypatch.setattr(cycle, "OPERATIONS_AT_ONCE", 30_000)
     monkeypatch.setattr("wharfinger.framework.evaluation.kept_result.OPERATIONS_AT_ONCE", 30_000)
     monkeypatch.setattr(bound, "OPERATIONS_PER_STEP", NODES * 200)
+
+
+def accepted(text):
+    """A compiled policy, of which the cost is known, as it is once a policy was accepted."""
+    return cost.affordable(fleet.policy(text))
 
 
 def cluster() -> ClusterState:
@@ -56,7 +65,7 @@ def is_same(decision, decider, there, pod, now=1.0):
 
 
 def test_no_step_computes_more_than_a_part():
-    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([fleet.policy(OF_ROWS), fleet.policy(TIMED)]))
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([accepted(OF_ROWS), accepted(TIMED)]))
     found, decision = works(decider, there, pod)
     assert len(found) > 10
     assert max(found) < sum(found) / 4
@@ -65,19 +74,19 @@ def test_no_step_computes_more_than_a_part():
 
 def test_rules_of_node_objects_alone_have_their_kept_columns():
     texts = [OF_ROWS, 'policy "kept"\nfilter large { require node.allocatable.cpu > 1cpu else "small" }']
-    there, pod, decider = cluster(), fleet.pod(), Decider(assemble(list(map(fleet.policy, texts))))
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble(list(map(accepted, texts))))
     _, decision = works(decider, there, pod)
     assert is_same(decision, decider, there, pod)
 
 
 def test_usual_rules_take_no_steps():
-    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([fleet.policy(USUAL)]))
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([accepted(USUAL)]))
     found, _ = works(decider, there, pod)
     assert len(found) == 2  # the end of the steps, and the decision
 
 
 def test_after_a_placement_one_node_is_computed():
-    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([fleet.policy(OF_ROWS)]))
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([accepted(OF_ROWS)]))
     _, decision = works(decider, there, pod)
     there.assume(pod, decision.node)
     found, decision = works(decider, there, fleet.pod("next"))
@@ -86,7 +95,7 @@ def test_after_a_placement_one_node_is_computed():
 
 
 def test_a_second_computes_the_rules_that_read_the_time():
-    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([fleet.policy(OF_ROWS), fleet.policy(TIMED)]))
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([accepted(OF_ROWS), accepted(TIMED)]))
     first, _ = works(decider, there, pod)
     found, decision = works(decider, there, pod, now=2.0)
     assert 5 < len(found) < len(first)
@@ -95,7 +104,7 @@ def test_a_second_computes_the_rules_that_read_the_time():
 
 
 def test_a_node_that_comes_has_all_computed_in_steps_again():
-    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([fleet.policy(OF_ROWS)]))
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([accepted(OF_ROWS)]))
     first, _ = works(decider, there, pod)
     there.add_node(fleet.node("new"))
     found, decision = works(decider, there, pod)
@@ -105,7 +114,7 @@ def test_a_node_that_comes_has_all_computed_in_steps_again():
 
 def test_a_pod_that_is_placed_has_rules_computed_in_steps_that_count_pods_of_zones():
     zones = [fleet.node(f"n{number}", labels={fleet.ZONE: f"z{number % 3}"}) for number in range(NODES)]
-    there, pod, decider = fleet.state(*zones), fleet.pod(labels={"app": "web"}), Decider(assemble([fleet.policy(OF_ZONES)]))
+    there, pod, decider = fleet.state(*zones), fleet.pod(labels={"app": "web"}), Decider(assemble([accepted(OF_ZONES)]))
     first, _ = works(decider, there, pod)
     for number in range(3):
         there.assume(fleet.pod(f"other{number}", labels={"app": "web"}), f"n{number}")
@@ -122,7 +131,7 @@ def test_changes_between_steps_lose_no_work(comes, monkeypatch):
     monkeypatch.setattr("wharfinger.compiler.program.ROWS_PER_STEP", 4)
     there, pod, placed = cluster(), fleet.pod(labels={"app": "web"}), []
     reading = OF_ROWS.replace("node.pod_count", "node.allocatable.cpu / 1m").replace('"rows"', '"reading"')
-    decider = Decider(assemble([fleet.policy(text) for text in (reading, OF_ROWS, TIMED)]))
+    decider = Decider(assemble([accepted(text) for text in (reading, OF_ROWS, TIMED)]))
     if comes == "a node":
         works(decider, there, pod)
         there.add_node(fleet.node("new"))
@@ -139,7 +148,7 @@ def test_changes_between_steps_lose_no_work(comes, monkeypatch):
 
 
 def test_many_changed_nodes_are_computed_in_steps():
-    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([fleet.policy(OF_ROWS)]))
+    there, pod, decider = cluster(), fleet.pod(), Decider(assemble([accepted(OF_ROWS)]))
     first, _ = works(decider, there, pod)
     for number in range(NODES // 2):
         there.assume(fleet.pod(f"other{number}"), f"n{number}")
@@ -151,7 +160,7 @@ def test_many_changed_nodes_are_computed_in_steps():
 def test_columns_that_are_long_to_compute_are_computed_in_one_step_each(monkeypatch):
     monkeypatch.setattr("wharfinger.compiler.program.ROWS_PER_STEP", 4)
     there, pod = cluster(), fleet.pod()
-    decider = Decider(assemble([fleet.policy(OF_ROWS.replace("node.pod_count", "node.allocatable.cpu / 1m"))]))
+    decider = Decider(assemble([accepted(OF_ROWS.replace("node.pod_count", "node.allocatable.cpu / 1m"))]))
     found, decision = works(decider, there, pod)
     assert max(found) < sum(found) / 8
     assert is_same(decision, decider, there, pod)
@@ -163,3 +172,23 @@ def test_columns_that_are_long_to_compute_are_computed_in_one_step_each(monkeypa
 )
 def test_parts_weigh_as_much_as_allowed_or_are_one_step(weights, expected):
     assert [(part.start, part.stop) for part in schedule.parts(weights, 6)] == expected
+
+
+@pytest.mark.parametrize(
+    "text", [OF_POINTS, OF_TIES, OF_MANY, OF_ROWS.replace('"rows"', '"rows{}"')], ids=["points", "ties", "many", "rows"]
+)
+def test_what_several_policies_take_together_is_no_step(text, monkeypatch):
+    for module in ("rules.work", "evaluation.kept_result"):
+        monkeypatch.setattr(f"wharfinger.framework.{module}.MAX_AT_ONCE", 30_000)
+    monkeypatch.setattr(cycle, "OPERATIONS_AT_ONCE", 10_000)
+    monkeypatch.setattr("wharfinger.framework.rules.work.IN_PORTION", 10_000)
+    there, pod = cluster(), fleet.pod()
+    decider = Decider(assemble([accepted(text.replace("{}", str(number)).replace("{{", "{").replace("}}", "}")) for number in range(5)]))
+    for number in range(3):
+        found, decision = works(decider, there, pod)
+        assert max(found) < sum(found) / 4
+        assert is_same(decision, decider, there, pod)
+        if number == 0:
+            there.assume(fleet.pod("other"), "n1")
+        else:
+            there.add_node(fleet.node(f"new{number}"))

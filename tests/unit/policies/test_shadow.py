@@ -199,3 +199,21 @@ async def test_a_shadow_that_would_look_at_too_many_placed_pods_sees_no_decision
         report = shadows.reports["young"]
         assert (report.agreed, report.unseen) == (1, 2)
         assert report.last_error == "it would look at too many placed pods in each decision; decisions are not compared"
+
+
+@story
+async def test_a_shadow_that_would_take_too_long_for_one_step_with_the_other_policies_sees_hardly_any_decision(monkeypatch):
+    monkeypatch.setattr(cycle, "OPERATIONS_AT_ONCE", 20)
+    for module in ("rules.work", "evaluation.kept_result"):
+        monkeypatch.setattr(f"wharfinger.framework.{module}.MAX_AT_ONCE", 40)
+    monkeypatch.setattr(shadow, "STEP_SECONDS", -1.0)
+    policies = active([A], tied=compiled('policy "tied"\ntie_break node.pod_count + node.free.cpu / 1cpu asc'))
+    async with started(policies) as world:
+        shadows = shadowed(world, policies)
+        for number in range(20):
+            world.cluster.put(pod(f"p{number}", cpu="1m"))
+            await world.calm()
+        report = shadows.reports["tied"]
+        compared = report.agreed + report.disagreed  # those for which the steps happened to end with the decision
+        assert (compared < 5, report.errors, report.unseen) == (True, 0, 20 - compared)
+        assert report.last_error == "the policies of a pod take too long together for one step; decisions are not compared"

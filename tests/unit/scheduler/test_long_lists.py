@@ -39,7 +39,7 @@ def test_pods_that_come_before_their_nodes_cost_the_same_each():
 
 def test_a_list_is_taken_over_in_short_steps():
     world = Running()
-    handlers = world.scheduler.sink
+    handlers = world.scheduler._feed
     nodes = [node("a"), node("b")]
     pods = [pod(f"pod-{number}", cpu="1m", nodeName="a" if number % 2 else "") for number in range(5 * OBJECTS_PER_STEP)]
     for _ in handlers.replacing("Node", nodes):
@@ -81,8 +81,8 @@ def test_pods_of_a_long_list_come_in_order_and_no_step_looks_at_the_age_of_all(m
         return structs.replace(made, metadata=structs.replace(made.metadata, creation_timestamp=when))
 
     pods = [aged(number) for number in range(12 * portion)]
-    sink, reported = Running().scheduler.sink, []
-    monkeypatch.setattr(sink, "upsert", lambda _kind, each: reported.append(each))
+    sink, reported = Running().scheduler._feed, []
+    monkeypatch.setattr(event_handlers.EventHandlers, "upsert", lambda _self, _kind, each: reported.append(each))
     most = 0
     for _ in sink.replacing("Pod", pods):
         most = max(most, len(asked))
@@ -108,7 +108,7 @@ def applied_in(handlers, work):
 
 def test_placed_pods_of_a_list_are_applied_while_it_is_read_and_not_again_at_its_end():
     world = Running()
-    handlers = world.scheduler.sink
+    handlers = world.scheduler._feed
     first, second = [pod("waits"), pod("p0", nodeName="a")], [pod(f"p{number}", nodeName="a") for number in range(1, 5)]
     third, late = [pod("p5", nodeName="a"), pod("gone", nodeName="a")], pod("late", nodeName="a")
     for part in (first, second):
@@ -127,7 +127,7 @@ def test_placed_pods_of_a_list_are_applied_while_it_is_read_and_not_again_at_its
 
 def test_the_part_of_a_broken_list_that_was_not_applied_is_dropped():
     world = Running()
-    handlers = world.scheduler.sink
+    handlers = world.scheduler._feed
     handlers.listing("Pod", [pod("deleted", nodeName="a")])
     handlers.replace("Node", [node("a")])
     handlers.synced("Node")
@@ -138,7 +138,7 @@ def test_the_part_of_a_broken_list_that_was_not_applied_is_dropped():
 
 def test_a_later_version_of_an_applied_pod_is_applied():
     world = Running()
-    handlers = world.scheduler.sink
+    handlers = world.scheduler._feed
     handlers.replace("Node", [node("a"), node("b")])
     handlers.synced("Node")
     handlers.listing("Pod", [pod("moved", nodeName="a"), pod("same", nodeName="a")])
@@ -149,7 +149,7 @@ def test_a_later_version_of_an_applied_pod_is_applied():
 def test_no_step_compares_all_known_keys_with_those_of_the_list(monkeypatch):
     monkeypatch.setattr(event_handlers, "KEYS_PER_STEP", 7)
     world = Running()
-    handlers = world.scheduler.sink
+    handlers = world.scheduler._feed
     pods = [pod(f"pod-{number}", cpu="1m", nodeName="a") for number in range(70)]
     handlers.replace("Node", [node("a")])
     handlers.replace("Pod", pods)

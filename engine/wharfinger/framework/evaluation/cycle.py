@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Hashable
 from contextlib import suppress
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ from wharfinger.framework.extension import CountingPlugin, PostFilterOutcome, Re
 from wharfinger.framework.plugin_calls import Stopwatch
 from wharfinger.framework.prepared import Attempt, Shared
 from wharfinger.framework.rules.policy_rules import read_in_steps
+from wharfinger.steps import Steps
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.filtering import Filtering
@@ -46,6 +48,17 @@ CALLS_AT_ONCE = 500
 """Calls for one column up to which these steps are taken together; a call takes about 1 µs in each step."""
 NO_OUTCOME = PostFilterOutcome()
 """The outcome if no PostFilter ran."""
+
+
+class Pause(Enum):
+    """What a step before a decision was a part of: computing columns or counts, or searching devices or volumes.
+
+    After CONCLUDING, the cluster should not change before the decision: what has been done since would be done again.
+    """
+
+    COMPUTING = "computing"
+    SEARCHING = "searching"
+    CONCLUDING = "concluding"
 
 
 def decide(chain: Chain, snapshot: Snapshot, pod: PodView) -> Decision:
@@ -82,13 +95,13 @@ class Decider:
             return None
         return _conclude(self.chain, snapshot, pod, evaluation)
 
-    def precompute(self, snapshot: Callable[[], Snapshot], pod: PodView, *, evicting: bool = False) -> Generator[bool]:
-        """The work of `decide` in steps; yields True after steps of a search for devices or volumes.
+    def precompute(self, snapshot: Callable[[], Snapshot], pod: PodView, *, evicting: bool = False) -> Generator[Pause]:
+        """The work of `decide` in steps.
 
         There are some for a pod with claims for devices, or with volumes, and for the first pod of a template on a large cluster: counts of
         placed pods and of devices, and columns of policies. These come again if much has changed since the last pod. The first
-        `STEPS_AT_ONCE` of them are taken together, unless columns are long to compute. With `evicting`, a pod that fits no node has steps
-        of the search for pods to evict too.
+        `STEPS_AT_ONCE` of them are taken together, unless columns are long to compute. Where policies still make the decision long, all of
+        it is done in steps. With `evicting`, a pod that fits no node has steps of the search for pods to evict too.
         `snapshot` returns the present cluster. An exception here is raised again in the decision, which reports it.
         """
         with suppress(Exception):
@@ -100,25 +113,41 @@ class Decider:
             if pod.demand.may_claim or pod.object.spec.volumes:
                 for plugin in self.chain.precomputing:
                     for _ in plugin.precompute(pod, snapshot, kept=kept is not None):
-                        yield True
+                        yield Pause.SEARCHING
                 now = snapshot()
             if kept is None or not kept.follows(now) or kept.is_far_behind(now):
                 is_long = self.chain.pod_rules(pod, now).longest_column > CALLS_AT_ONCE
                 for number, _ in enumerate(_read_in_steps(self.chain, pod, snapshot)):
                     if is_long or number >= STEPS_AT_ONCE:
-                        yield False
-            for _ in self._evaluation(snapshot(), pod).compute_in_steps(pod, snapshot) if costly else ():
-                yield False
+                        yield Pause.COMPUTING
+            if costly:
+                yield from self._evaluate_in_steps(snapshot, pod)
             if evicting:
                 yield from self.post_filter_in_steps(snapshot, pod)
+
+    def _evaluate_in_steps(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[Pause]:
+        """The steps of an evaluation by costly rules."""
+        evaluation = self._evaluation(snapshot(), pod)
+        computing = Steps(evaluation.compute_in_steps(pod, snapshot))
+        for _ in computing:
+            yield Pause.COMPUTING
+        if evaluation.is_long(pod, snapshot(), precomputed=computing.result):
+            yield Pause.CONCLUDING
+            for _ in evaluation.conclude_in_steps(pod, snapshot, precomputed=computing.result):
+                yield Pause.CONCLUDING
 
     def _has_costly_rules(self, snapshot: Snapshot, pod: PodView, kept: Evaluation | None) -> bool:
         """True if policies compute so much for each node that it is not done at once."""
         pod_rules = self.chain.pod_rules(pod, snapshot) if kept is None else kept.pod_rules
         return pod_rules.operations * snapshot.n_nodes > OPERATIONS_AT_ONCE
 
-    def post_filter_in_steps(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[bool]:
-        """The steps of PostFilter plugins that look at many nodes, if the pod fits none; yields False after each.
+    def takes_long(self, snapshot: Snapshot, pod: PodView) -> bool:
+        """True if policies make a decision now longer than one step may be, because the cluster has changed since `precompute`."""
+        evaluation = self._evaluation(snapshot, pod)
+        return bool(evaluation.pod_rules.governing) and evaluation.is_long(pod, snapshot, precomputed=True)
+
+    def post_filter_in_steps(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[Pause]:
+        """The steps of PostFilter plugins that look at many nodes, if the pod fits none.
 
         An exception here is raised again in the decision, which reports it.
         """
@@ -137,7 +166,7 @@ class Decider:
                 rejection = _rejection(attempt, evaluation)
                 if not any(plugin.post_filter_step(attempt, rejection) for plugin in plugins):
                     return
-                yield False
+                yield Pause.COMPUTING
 
     def _stepwise(self, snapshot: Snapshot, pod: PodView) -> list[StepwisePostFilter]:
         """The PostFilter plugins that work in steps; none if no one of them looks at many nodes for this pod."""

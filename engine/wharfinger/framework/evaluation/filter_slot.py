@@ -11,7 +11,7 @@ the node, filters run first with these pods added, then without them, and both r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.eviction import Supposition
 from wharfinger.framework.extension import FilterPlugin, Trial
-from wharfinger.framework.plugin_calls import RuleStatistics
+from wharfinger.framework.plugin_calls import CallTimer, RuleStatistics
 from wharfinger.framework.prepared import (
     ALL,
     SKIP,
@@ -36,6 +36,7 @@ from wharfinger.framework.prepared import (
     Skip,
     resolvable,
 )
+from wharfinger.framework.rules.work import portions
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
@@ -72,23 +73,30 @@ class NodeSet(Struct, frozen=True):
         return Reason(f"node(s) didn't satisfy plugin(s) [{' '.join(self.plugins)}]", resolvable=False)
 
 
-def prepare(slots: Iterable[FilterSlot], attempt: Attempt) -> tuple[Refusal | None, NodeSet | None]:
-    """Prepare all filters. Returns the refusal (None if the pod is not refused), and the chosen nodes (None for all)."""
+def prepare(
+    slots: Sequence[FilterSlot], attempt: Attempt, call_timer: CallTimer
+) -> Generator[None, None, tuple[Refusal | None, NodeSet | None]]:
+    """A generator of steps that prepares all filters.
+
+    Returns the refusal (None if the pod is not refused), and the chosen nodes (None for all).
+    """
     refusal: Refusal | None = None
     names: frozenset[str] | None = None
     plugins: list[str] = []
-    for slot in slots:
-        slot.prepare(attempt)
-        answer = slot.answer
-        if isinstance(answer, Rejected):
-            refusal = Refusal(slot.plugin.name, answer.reasons)
-            if not answer.resolvable:
-                return refusal, None
-        elif isinstance(answer, PreparedFilter) and answer.nodes is not None:
-            plugins = sorted([*plugins, slot.plugin.name])
-            names = answer.nodes if names is None else names & answer.nodes
-            if not names:
-                return Refusal(slot.plugin.name, (Reason(_nothing_left(plugins), resolvable=False),)), None
+    for portion in portions(slots, attempt.snapshot.n_nodes):
+        for slot in call_timer.each("PreFilter", portion):
+            slot.prepare(attempt)
+            answer = slot.answer
+            if isinstance(answer, Rejected):
+                refusal = Refusal(slot.plugin.name, answer.reasons)
+                if not answer.resolvable:
+                    return refusal, None
+            elif isinstance(answer, PreparedFilter) and answer.nodes is not None:
+                plugins = sorted([*plugins, slot.plugin.name])
+                names = answer.nodes if names is None else names & answer.nodes
+                if not names:
+                    return Refusal(slot.plugin.name, (Reason(_nothing_left(plugins), resolvable=False),)), None
+        yield
     return refusal, None if names is None else NodeSet(tuple(plugins), _mask(names, attempt.snapshot))
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from wharfinger import steps
 from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.evaluation import filter_slot
 from wharfinger.framework.evaluation.best_rows import Arrangements
@@ -40,6 +41,7 @@ from wharfinger.framework.prepared import (
     Rows,
     union,
 )
+from wharfinger.framework.rules.work import portions
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.columns.arrays import distinct
 
@@ -150,8 +152,12 @@ class Filtering:
 
     def evaluate(self, attempt: Attempt) -> None:
         """Prepare every filter and run it on all nodes, then run all filters again on nodes with nominated pods added."""
+        steps.at_once(self.evaluate_in_steps(attempt))
+
+    def evaluate_in_steps(self, attempt: Attempt) -> Generator[None]:
+        """The steps of `evaluate`; the cluster does not change between them."""
         snapshot = attempt.snapshot
-        self.refusal, self.node_set = filter_slot.prepare(self.call_timer.each("PreFilter", self.slots), attempt)
+        self.refusal, self.node_set = yield from filter_slot.prepare(self.slots, attempt, self.call_timer)
         self.call_timer.mark("PreFilter")
         self._arrange(snapshot)
         self._room.reset(snapshot.n_nodes)
@@ -161,8 +167,10 @@ class Filtering:
             return
         applying = [slot for slot in self.slots if not slot.skipped]
         classes = self._arrangements.common((slot.domains for slot in applying), snapshot)
-        for slot in self.call_timer.each("Filter", applying):
-            slot.evaluate(snapshot, classes if classes is not None and classes.cover(slot.domains) else None)
+        for portion in portions(applying, snapshot.n_nodes):
+            for slot in self.call_timer.each("Filter", portion):
+                slot.evaluate(snapshot, classes if classes is not None and classes.cover(slot.domains) else None)
+            yield
         self._by_domain = tuple(slot for slot in applying if slot.classes is not None)
         self._elsewhere = tuple(slot for slot in self._follows if not slot.skipped and slot.classes is None)
         self._room.update(self.slots, attempt, self.node_set, None)

@@ -27,6 +27,8 @@ from wharfinger.framework.pod_devices import shared_by
 from wharfinger.framework.prepared import Attempt, Changes, Shared
 from wharfinger.framework.rules import policy_rules
 from wharfinger.framework.rules.pod_rules import PodRules
+from wharfinger.framework.rules.work import MAX_AT_ONCE
+from wharfinger.steps import at_once
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Evictable
@@ -57,6 +59,7 @@ class Evaluation:
         "_behind",
         "_call_timer",
         "_changed",
+        "_chosen",
         "_flips",
         "_message",
         "_next",
@@ -96,6 +99,7 @@ class Evaluation:
         self._changed: Changes | None = None  # since then, if it is known already
         self._flips: Flips | None = None  # since then; None if all nodes are to be scored again
         self._message: str | None = None
+        self._chosen: tuple[str, int, Choice] | None = None  # by tie breaks in steps: the uid of the pod, and the version
 
     def update(self, pod: PodView, snapshot: Snapshot) -> None:
         """Bring the result up to date: it then equals a fresh evaluation of `pod` on `snapshot`."""
@@ -112,32 +116,45 @@ class Evaluation:
     def _update_filters(self, pod: PodView, snapshot: Snapshot) -> None:
         revision = snapshot.revision
         nominee = None if snapshot.nominated_to(pod.uid) is None else pod.uid
-        if revision == self.revision and snapshot.now == self.asked_at and nominee == self._nominee:
+        if self._is_of(snapshot) and nominee == self._nominee:
             return
+        changed = self._changes(snapshot, self.revision)
+        attempt = self._begin(pod, snapshot, whole=changed is None)
+        if changed is None:
+            self.filtering.evaluate(attempt)
+            self._flips = None
+        else:
+            flips = self.filtering.refresh(attempt, changed)
+            self._flips = _joined(self._flips, flips) if self._behind else flips
+        self._call_timer.mark("Filter")
+        self._changed = None if self._behind else changed
+        self._behind = True
+        self.revision, self.asked_at, self._nominee = revision, snapshot.now, nominee
+
+    def _begin(self, pod: PodView, snapshot: Snapshot, *, whole: bool, in_steps: bool = False) -> Attempt:
+        """Begin another version; with `whole`, all rules are prepared again."""
         self.version += 1
         self._message = None
-        changed = self._changes(snapshot, self.revision)
-        if self._stopwatch is not None:
-            self._call_timer = self.filtering.call_timer = self.scoring.call_timer = self._stopwatch.begin(
-                whole=changed is None, policies=self.pod_rules.policies, precomputed=self._precompute_timer
-            )
-            self._precompute_timer = NO_TIMER
-        if changed is None:
+        self._time(whole=whole, in_steps=in_steps)
+        if whole:
             precomputed, self._next = self._next, None
             if precomputed is not None and precomputed[1] is snapshot.strings:
                 self.shared = precomputed[0]
             else:
                 self.shared = shared_by(self.pod_rules.governing)
             self._strings = snapshot.strings
-            self.filtering.evaluate(Attempt(pod, snapshot, self.shared))
-            self._flips = None
-        else:
-            flips = self.filtering.refresh(Attempt(pod, snapshot, self.shared), changed)
-            self._flips = _joined(self._flips, flips) if self._behind else flips
-        self._call_timer.mark("Filter")
-        self._changed = None if self._behind else changed
-        self._behind = True
-        self.revision, self.asked_at, self._nominee = revision, snapshot.now, nominee
+        return Attempt(pod, snapshot, self.shared)
+
+    def _time(self, *, whole: bool, in_steps: bool) -> None:
+        """Begin to measure a decision, with what was computed in steps before it."""
+        if self._stopwatch is None:
+            return
+        if in_steps and self._precompute_timer is NO_TIMER:
+            self._precompute_timer = self._stopwatch.begin_precomputing()
+        self._call_timer = self.filtering.call_timer = self.scoring.call_timer = self._stopwatch.begin(
+            whole=whole, policies=self.pod_rules.policies, precomputed=self._precompute_timer
+        )
+        self._precompute_timer = NO_TIMER
 
     def _update_scores(self, attempt: Attempt) -> None:
         """Bring the scores up to date after the filters."""
@@ -166,8 +183,11 @@ class Evaluation:
         changed = snapshot.usage_changes(self.revision)
         return changed is None or len(changed) > CHANGED_AT_ONCE
 
-    def compute_in_steps(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Generator[None]:
-        """The steps of computing costly rules of policies for all nodes, if the next update has to."""
+    def compute_in_steps(self, pod: PodView, snapshot: Callable[[], Snapshot]) -> Generator[None, None, bool]:
+        """A generator of steps that computes costly rules of policies for all nodes, if the next update has to.
+
+        Returns True if it has done so for all rules for which that is possible.
+        """
         for _ in range(BEGINNINGS):
             now = snapshot()
             anew, strings = not self.follows(now), now.strings  # `now` cannot be read any more after the steps
@@ -181,8 +201,89 @@ class Evaluation:
             )
             if anew:
                 self._next = shared, strings
+            if not self._precompute_timer.by_policy:  # there was nothing to compute
+                self._precompute_timer = NO_TIMER
             if complete:
+                return True
+        return False
+
+    def is_long(self, pod: PodView, snapshot: Snapshot, *, precomputed: bool) -> bool:
+        """True if one step should not bring the result up to date and choose a node; `precomputed`: all of `compute_in_steps` is done."""
+        if self._updates_long(snapshot, precomputed=precomputed):
+            return True
+        return self._has_long_ties(snapshot) and not (self._is_of(snapshot) and self._chosen_for(pod) is not None)
+
+    def _updates_long(self, snapshot: Snapshot, *, precomputed: bool) -> bool:
+        work = self.pod_rules.work_left if precomputed else self.pod_rules.work
+        if not self.follows(snapshot):
+            return work.is_long(snapshot.n_nodes)
+        return not self._is_of(snapshot) and work.follows_long(snapshot.n_nodes)
+
+    def _is_of(self, snapshot: Snapshot) -> bool:
+        """True if the result is that of a snapshot."""
+        return (snapshot.revision, snapshot.now) == (self.revision, self.asked_at)
+
+    def _has_long_ties(self, snapshot: Snapshot) -> bool:
+        return self.pod_rules.tie_operations * snapshot.n_nodes > MAX_AT_ONCE
+
+    def conclude_in_steps(self, pod: PodView, snapshot: Callable[[], Snapshot], *, precomputed: bool) -> Generator[None]:
+        """The steps of `update` and `choose`, if `is_long`.
+
+        If the cluster changes between two steps, or another caller has the result updated, they begin again, `BEGINNINGS` times at most.
+        """
+        for _ in range(BEGINNINGS):
+            now = snapshot()
+            work = self._conclude(pod, now, precomputed=precomputed)
+            precomputed = False  # the next time
+            version: int | None = None
+            for _ in work:
+                version = self.version if version is None else version
+                yield
+                if version != self.version or not now.is_same(snapshot()):
+                    work.close()
+                    break
+            else:
                 return
+
+    def _conclude(self, pod: PodView, snapshot: Snapshot, *, precomputed: bool) -> Generator[None]:
+        if self._updates_long(snapshot, precomputed=precomputed):
+            yield from self._evaluate_in_steps(pod, snapshot)
+        else:
+            self.update(pod, snapshot)
+        if self._has_long_ties(snapshot) and self.filtering.feasible_set.count:
+            if self._call_timer is NO_TIMER:
+                self._time(whole=False, in_steps=True)
+            yield
+            rows = yield from self._equal_rows(pod, snapshot)
+            self._chosen = pod.uid, self.version, _by_hash(pod, snapshot, rows)
+
+    def _evaluate_in_steps(self, pod: PodView, snapshot: Snapshot) -> Generator[None]:
+        """The steps of evaluating all rules on all nodes."""
+        self.revision, self._behind, self._scored = -1, True, False  # until all is done
+        self._flips = self._changed = None
+        precomputed = self._next is not None
+        attempt = self._begin(pod, snapshot, whole=True, in_steps=True)
+        if not precomputed:
+            columns = policy_rules.compute_in_steps(
+                self.pod_rules.governing, pod, self.shared, lambda: snapshot, self._call_timer, moved=False
+            )
+            yield from columns
+        yield from self._marked(self.filtering.evaluate_in_steps(attempt), "Filter")
+        if self.filtering.feasible_set.count:
+            yield from self._marked(self.scoring.evaluate_in_steps(attempt, self.filtering.feasible_set), "Score")
+            self._scored = True
+        self.revision, self.asked_at = snapshot.revision, snapshot.now
+        self._nominee = None if snapshot.nominated_to(pod.uid) is None else pod.uid
+        self._behind, self._scored_at = False, self.revision
+        policy_rules.forget_columns(self.pod_rules.governing, self.shared)
+
+    def _marked(self, steps: Generator[None], point: str) -> Generator[None]:
+        """The same steps, measured for an extension point without the time between them."""
+        for _ in steps:
+            self._call_timer.mark(point)
+            yield
+            self._call_timer.resume()
+        self._call_timer.mark(point)
 
     def concluded(self, choice: Choice | None) -> None:
         """End the measurement of the decision that the last update belongs to; `choice` is its outcome."""
@@ -215,18 +316,28 @@ class Evaluation:
         if not feasible_set.count:
             return None
         feasible = feasible_set.mask
+        if (chosen := self._chosen_for(pod)) is not None:
+            return chosen
         if len(self.scoring.tiers) == 1 and not self.pod_rules.tie_breaks:
             return Choice(*self.scoring.best(pod.uid, snapshot, feasible))
         return _by_hash(pod, snapshot, self.equal_rows(pod, snapshot))
 
+    def _chosen_for(self, pod: PodView) -> Choice | None:
+        """The choice that was made for a pod in steps, if the result is still the same."""
+        return None if self._chosen is None or self._chosen[:2] != (pod.uid, self.version) else self._chosen[2]
+
     def equal_rows(self, pod: PodView, snapshot: Snapshot) -> NDArray[np.intp]:
         """The rows that are best for `pod` in every tier and tie break, in no particular order; some row must be feasible."""
+        return at_once(self._equal_rows(pod, snapshot))
+
+    def _equal_rows(self, pod: PodView, snapshot: Snapshot) -> Generator[None, None, NDArray[np.intp]]:
+        """A generator of steps that returns `equal_rows`."""
         rows = self.scoring.best_rows(self.filtering.feasible_set.mask)
         for tier in self.scoring.tiers[1:]:
             if len(rows) > 1:
                 keys = tier.key(rows)
                 rows = rows[keys == keys.max()]
-        return self._best_by_ties(pod, snapshot, rows)
+        return (yield from self._best_by_ties(pod, snapshot, rows))
 
     def choose_among(self, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> Choice | None:
         """The best feasible node among some rows, by scores normalised over these; None if none is feasible."""
@@ -237,15 +348,16 @@ class Evaluation:
             if len(rows) > 1:
                 keys = self.scoring.key_among(rows, number)
                 rows = rows[keys == keys.max()]
-        return _by_hash(pod, snapshot, self._best_by_ties(pod, snapshot, rows))
+        return _by_hash(pod, snapshot, at_once(self._best_by_ties(pod, snapshot, rows)))
 
-    def _best_by_ties(self, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The best of some rows with equal totals by the tie breaks of policies."""
+    def _best_by_ties(self, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> Generator[None, None, NDArray[np.intp]]:
+        """A generator of steps, one for each key, that returns the best of some rows with equal totals by the tie breaks of policies."""
         if not self.pod_rules.tie_breaks:
             return rows
         for rule in self.pod_rules.tie_breaks:
             if len(rows) > 1:
                 rows = self._call_timer.of_policy(rule.policy, rule.best)(Attempt(pod, snapshot, self.shared), rows)
+                yield
         policy_rules.forget_columns(self.pod_rules.governing, self.shared)
         return rows
 

@@ -7,12 +7,13 @@ raw scores over the feasible nodes has moved.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Generator, Hashable
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger import steps
 from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangements, BestRows
@@ -22,6 +23,7 @@ from wharfinger.framework.prepared import ALL, NO_ROWS, OUTDATED, SKIP_ALWAYS, A
 from wharfinger.framework.rules.pod_rules import PodRules
 from wharfinger.framework.rules.points import ROW, STATIC, TierTotals
 from wharfinger.framework.rules.score_slot import ScoreSlot
+from wharfinger.framework.rules.work import portions
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
@@ -80,23 +82,29 @@ class Scoring:
 
     def evaluate(self, attempt: Attempt, feasible_set: FeasibleSet) -> None:
         """Prepare every term and score every node by it."""
+        steps.at_once(self.evaluate_in_steps(attempt, feasible_set))
+
+    def evaluate_in_steps(self, attempt: Attempt, feasible_set: FeasibleSet) -> Generator[None]:
+        """The steps of `evaluate`; the cluster does not change between them."""
         snapshot, feasible = attempt.snapshot, feasible_set.mask
         self._classes = self._best = self._closed = None
-        for slot in self.call_timer.each("Score", self.slots):
-            slot.classes = None
-            slot.prepare(attempt, feasible)
-            if not slot.skipped and slot.domains is None:
-                slot.evaluate(snapshot, feasible)
+        for portion in portions(self.slots, snapshot.n_nodes):
+            for slot in self.call_timer.each("Score", portion):
+                slot.classes = None
+                slot.prepare(attempt, feasible)
+                if not slot.skipped and slot.domains is None:
+                    slot.evaluate(snapshot, feasible)
+            yield
         self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
         self._row = tuple(slot for slot in self.slots if slot.volatility is Volatility.ROW and not slot.skipped)
         self._follows = tuple(slot for slot in self.slots if slot.volatility >= Volatility.TIMED and slot.answer is not SKIP_ALWAYS)
         self._moment = snapshot.moment if any(slot.volatility is Volatility.TIMED for slot in self._follows) else None
         self._by_domain = tuple(slot for slot in self.slots if slot.domains is not None)
-        self._evaluate_domains(snapshot, feasible_set)
+        yield from self._evaluate_domains(snapshot, feasible_set)
         self._total(snapshot.n_nodes, 0)
 
-    def _evaluate_domains(self, snapshot: Snapshot, feasible_set: FeasibleSet) -> None:
-        """Score by the terms that depend on topology domains alone: per class of rows, unless there are too many."""
+    def _evaluate_domains(self, snapshot: Snapshot, feasible_set: FeasibleSet) -> Generator[None]:
+        """The steps of scoring by the terms that depend on topology domains alone: per class of rows, unless there are too many."""
         filtered = None if feasible_set.classes is None else feasible_set.classes.keys
         self._classes = classes = self._arrangements.common((filtered, *(slot.domains for slot in self._by_domain)), snapshot)
         if classes is not None:
@@ -104,11 +112,13 @@ class Scoring:
                 self._close(classes, feasible_set)
             self._n_possible = np.bincount(classes.ids[self._possible(feasible_set)], minlength=len(classes.rows))
             self._there = self._classes_there()
-        for slot in self.call_timer.each("Score", self._by_domain):
-            if classes is not None and classes.cover(slot.domains):
-                slot.evaluate_classes(snapshot, classes, self._there)
-            else:
-                slot.evaluate(snapshot, feasible_set.mask)
+        for portion in portions(self._by_domain, snapshot.n_nodes):
+            for slot in self.call_timer.each("Score", portion):
+                if classes is not None and classes.cover(slot.domains):
+                    slot.evaluate_classes(snapshot, classes, self._there)
+                else:
+                    slot.evaluate(snapshot, feasible_set.mask)
+            yield
         self._per_unit = self.tiers[0].per_unit if any(slot.classes is not None for slot in self._by_domain) else None
 
     def _close(self, classes: RowClasses, feasible_set: FeasibleSet) -> None:

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from msgspec import Struct, field
-from numpy.typing import NDArray
 
 from wharfinger.errors import UsageError
 from wharfinger.framework import eviction, extension
-from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.prepared import Attempt
+from wharfinger.framework.extension import FilterPlugin, Plugin
 from wharfinger.framework.registry import Registry
 from wharfinger.framework.rules.score_slot import ScoreTerm
+from wharfinger.framework.rules.work import Work, work_of
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.eviction import Evictable
-    from wharfinger.framework.rules.policy_rules import PolicyPermit
+    from wharfinger.framework.rules.policy_rules import PolicyPermit, TieBreak
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import EvaluationContext
 
@@ -57,6 +55,25 @@ class PodRules(Struct, frozen=True, kw_only=True, dict=True):
         return sum(policy.operations for policy in self.governing)
 
     @cached_property
+    def work(self) -> Work:
+        """The work of evaluating the rules of policies."""
+        return work_of(self._plugins, precomputed=False)
+
+    @cached_property
+    def work_left(self) -> Work:
+        """The same where values of rules are computed in advance; those that read points of Kubernetes' scores cannot be."""
+        return work_of(self._plugins, precomputed=True)
+
+    @cached_property
+    def tie_operations(self) -> int:
+        """The operations for each node of all keys of tie breaks. Decisions compute them for the nodes with equal totals."""
+        return sum(key.operations for key in self.tie_breaks)
+
+    @property
+    def _plugins(self) -> tuple[Plugin, ...]:
+        return *self.filters, *(term.plugin for term in self.scores)
+
+    @cached_property
     def longest_column(self) -> int:
         """The number of calls that compute the kept column of policies with the most of them."""
         plans = (plan for policy in self.governing for plan in policy.program.plans.values())
@@ -87,17 +104,6 @@ class PodRules(Struct, frozen=True, kw_only=True, dict=True):
     def tiers(self) -> tuple[int, ...]:
         """The tiers in the order in which they are compared; tier 1 is always there."""
         return tuple(sorted({1, *(term.tier for term in self.scores)}))
-
-
-class TieBreak(Protocol):
-    """A tie-break key of the policy of that name."""
-
-    @property
-    def policy(self) -> str:
-        """The policy's name."""
-
-    def best(self, attempt: Attempt, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The best of `rows` (not empty) by this key; at least one row."""
 
 
 def in_summing_order(terms: list[ScoreTerm]) -> tuple[ScoreTerm, ...]:

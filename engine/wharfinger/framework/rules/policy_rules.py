@@ -254,6 +254,12 @@ class TieBreak:
         self.policy = policy.name
         self._descending = policy.tie_break[index].descending
 
+    @property
+    def operations(self) -> int:
+        """The operations of the key for each node, as estimated from its text."""
+        before = self._policy.filters, self._policy.scores, self._policy.permits, self._policy.device_preferences
+        return cost.of_compiled(self._policy).rules[sum(map(len, before)) + self._index].operations
+
     def best(self, attempt: Attempt, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """The rows of `rows` (not empty) with the best key, at least one; a missing key is the worst in either direction."""
         keys = _bound(self._policy, attempt).tie_key(self._index, attempt.snapshot, rows)
@@ -305,6 +311,11 @@ class PolicyRules:
         evicting = [(f"{self.policy.name}/preemption", "PostFilter", "", "")] if self.policy.victims is not None else []
         permits = [(plugin.name, "Permit", "", f"timeout={plugin.timeout:g}s") for plugin in self.permits]
         return [*((plugin.name, "Filter", "", "") for plugin in self.filters), *scored, *evicting, *permits]
+
+
+def operations_of(plugin: Plugin) -> int:
+    """The operations of a rule of a policy for each node, as estimated from its text; 0 for plugins of other kinds."""
+    return plugin.operations if isinstance(plugin, PolicyFilter | PolicyScore) else 0
 
 
 def _bound(policy: CompiledPolicy, attempt: Attempt) -> BoundPolicy:
