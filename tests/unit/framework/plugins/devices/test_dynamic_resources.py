@@ -9,7 +9,9 @@ from tests.bench import devices
 from tests.unit.language.policies import policy
 from tests.work import calls
 from wharfinger.compiler.program import compile_policy
+from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
+from wharfinger.framework.chain_settings import arguments
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.plugins.devices import device_rule, requests, search
@@ -368,8 +370,8 @@ def test_timeouts_are_written_as_in_go(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "10", "ten minutes", "-1s", "1s "])
 def test_other_texts_are_refused(text):
-    with pytest.raises(ValueError, match="bindingTimeout"):
-        DynamicResourcesArguments(bindingTimeout=text)
+    with pytest.raises(UsageError, match="DynamicResources: bindingTimeout: String should match pattern"):
+        arguments(DynamicResources, {"bindingTimeout": text})
 
 
 @pytest.mark.parametrize(
