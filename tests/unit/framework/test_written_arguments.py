@@ -1,10 +1,11 @@
 """Written arguments of built-in plugins: the values that plugins get, and the sentences about values that do not fit."""
 
 import pytest
+from msgspec import structs
 
 from wharfinger.errors import UsageError
 from wharfinger.framework import registry
-from wharfinger.framework.arguments import differing, shown
+from wharfinger.framework.arguments import BuiltInArguments, differing, shown
 from wharfinger.framework.chain_settings import arguments
 
 SHAPE = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
@@ -41,6 +42,8 @@ REFUSED = {
     "speed: there is no such field; nothing can be set here": ("NodeName", {"speed": 3}),
     "ignoredResources[0]: Input should be a valid string, not 1": ("NodeResourcesFit", {"ignoredResources": [1]}),
     "scoringStrategy: Input should be a mapping, not 3": ("NodeResourcesFit", {"scoringStrategy": 3}),
+    "scoringStrategy: Input should be a mapping, not 5": ("NodeResourcesFit", {"strategy": "MostAllocated", "scoringStrategy": 5}),
+    "scoringStrategy: Input should be a mapping": ("NodeResourcesFit", {"shape": SHAPE, "scoringStrategy": None}),
     "scoringStrategy.resources[0].wieght: there is no such field; did you mean weight?": (
         "NodeResourcesFit",
         {"scoringStrategy": {"resources": [{"name": "cpu", "wieght": 1}]}},
@@ -74,6 +77,27 @@ REFUSED = {
 }
 
 
+FIELDS = {
+    "DefaultPreemption": {"min_candidate_nodes_percentage": 5, "min_candidate_nodes_absolute": 7},
+    "DynamicResources": {"filter_timeout": "1s", "binding_timeout": "1h1m"},
+    "GpuShares": {"count_resource": "a", "share": "b", "index_annotation": "c", "shares_are_annotations": True},
+    "InterPodAffinity": {"hard_pod_affinity_weight": 3, "ignore_preferred_terms_of_existing_pods": True},
+    "NodeAffinity": {"added_affinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}},
+    "NodeResourcesBalancedAllocation": {"resources": [{"name": "cpu", "weight": 2}]},
+    "NodeResourcesFit": {
+        "ignored_resources": ["a/b"],
+        "ignored_resource_groups": ["c"],
+        "scoring_strategy": {
+            "type": "MostAllocated",
+            "resources": [{"name": "cpu", "weight": 2}],
+            "requestedToCapacityRatio": {"shape": SHAPE},
+        },
+    },
+    "PodTopologySpread": {"default_constraints": [CONSTRAINT], "defaulting_type": "List"},
+    "VolumeBinding": {"bind_timeout_seconds": 3},
+}
+
+
 def plugin(name):
     return dict(registry.default_registry())[name]
 
@@ -84,6 +108,17 @@ def test_values_that_fit(name, written, values):
     assert differing(found) == values
     assert shown(found) == shown(plugin(name)().arguments) | values
     assert arguments(plugin(name), differing(found)) == found
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, each in registry.default_registry().items() if each.arguments_model is not BuiltInArguments]
+)
+def test_every_field_is_read_by_its_name_in_files_and_in_python(name):
+    written = FIELDS[name]
+    fields = structs.fields(plugin(name).arguments_model)
+    assert sorted(written) == sorted(field.name for field in fields)
+    in_files = {field.encode_name: written[field.name] for field in fields}
+    assert shown(arguments(plugin(name), in_files)) == shown(arguments(plugin(name), written)) == in_files
 
 
 @pytest.mark.parametrize(("sentence", "name", "written"), [(sentence, *given) for sentence, given in REFUSED.items()], ids=REFUSED)

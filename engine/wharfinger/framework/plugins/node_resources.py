@@ -91,7 +91,11 @@ class NodeResourcesFitArguments(BuiltInArguments, frozen=True, kw_only=True):
         """The arguments as policies write them: `strategy`, `resources` and `shape` of scoringStrategy, a resource as `cpu: 1`."""
         if not isinstance(values, dict) or not values.keys() & _SHORT:
             return values
-        strategy = dict(values.get("scoringStrategy", {}))
+        others = {name: value for name, value in values.items() if name not in _SHORT}
+        written = values.get("scoringStrategy", {})
+        if not isinstance(written, dict):  # refused by its type
+            return others
+        strategy = dict(written)
         if "strategy" in values:
             strategy["type"] = values["strategy"]
         if "resources" in values:
@@ -100,7 +104,6 @@ class NodeResourcesFitArguments(BuiltInArguments, frozen=True, kw_only=True):
             strategy["resources"] = listed
         if "shape" in values:
             strategy["requestedToCapacityRatio"] = {"shape": values["shape"]}
-        others = {name: value for name, value in values.items() if name not in _SHORT}
         return {**others, "scoringStrategy": strategy}
 
 
