@@ -75,6 +75,18 @@ def groups_in_steps(chain: Chain, state: ClusterState, pods: Iterable[PodView]) 
     return index
 
 
+def groups_of_pods(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> Generator[None, None, GroupIndex]:
+    """A generator of steps that returns the groups of all pods, `pods`; the state must not change between two steps."""
+    index = GroupIndex(state.objects, rule_of_policies(chain.policies, state.snapshot))
+    for number, pod in enumerate(pods):
+        if not pod.finished:
+            index.put(pod)
+        if number % PODS_PER_STEP == PODS_PER_STEP - 1:
+            yield
+    set_group_sizes(index, state)
+    return index
+
+
 def all_groups(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> GroupIndex:
     """The groups of pods that wait, and of all that are placed."""
     return _with_placed(_index(chain, state, pods), state)

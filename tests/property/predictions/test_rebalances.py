@@ -12,9 +12,11 @@ from tests.property.predictions.world import BACKOFF
 
 EARLY = (1063, 1100)
 """Clusters in which it matters that a replacement is there before the pod is gone."""
+GROUPS = (1237,)
+"""A cluster in which a member of a group would move while others of the group wait."""
 
 
-@pytest.mark.parametrize("seeds", [EARLY, range(1000, 1030)], ids=["replaced early", "drawn"])
+@pytest.mark.parametrize("seeds", [EARLY, GROUPS, range(1000, 1030)], ids=["replaced early", "groups", "drawn"])
 def test_every_move_ends_as_planned(tmp_path, seeds):
     moves = 0
     for seed in seeds:
@@ -23,4 +25,4 @@ def test_every_move_ends_as_planned(tmp_path, seeds):
         plan, problems = asyncio.run(rebalance_problems(one, load(tmp_path, one), pause))
         assert not problems, (seed, problems)
         moves += len(plan.moves)
-    assert moves
+    assert moves or seeds == GROUPS

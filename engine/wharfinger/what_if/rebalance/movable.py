@@ -5,22 +5,24 @@ pod that would come back to its node (DaemonSet, mirror pod) or begin its work a
 priorities, ages and namespaces keep further pods where they are.
 
 A member of a group stays where its group must be within a domain, or is disrupted as a whole: a member on another node would break the
-group apart. A member of another group moves as any pod.
+group apart. It stays too where its replacement would not be placed alone: the scheduler places it together with all members that wait, or
+not at all while the group has too few members. A member of another group moves as any pod.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from wharfinger.groups.membership import GroupIndex, rule_of_policies
 from wharfinger.groups.terms import Disruption
 from wharfinger.what_if.leaving_pods import Evictions, staying
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
+    from wharfinger.groups.membership import GroupIndex
+    from wharfinger.groups.terms import GroupTerms
     from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
@@ -50,14 +52,14 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Movable:
-    """Computes for each placed pod whether it may move; valid while the snapshot is current."""
+    """Computes for each placed pod whether it may move; valid while the snapshot is current. `groups` has the pods that wait too."""
 
-    def __init__(self, chain: Chain, snapshot: Snapshot, limits: Limits) -> None:
+    def __init__(self, chain: Chain, snapshot: Snapshot, limits: Limits, groups: GroupIndex) -> None:
         self._chain = chain
         self._snapshot = snapshot
         self._limits = limits
         self._evictions = Evictions(snapshot.objects)
-        self._groups = GroupIndex(snapshot.objects, rule_of_policies(chain.policies, lambda: snapshot))
+        self._groups = groups
 
     def reason_to_stay(self, pod: PodView) -> str | None:
         """The reason why the pod must stay, in words that many pods share; None if it may move."""
@@ -70,14 +72,25 @@ class Movable:
 
     def _not_by_group(self, pod: PodView) -> str | None:
         """The reason of the pod's group not to move it."""
-        key = self._groups.put(pod)
-        terms = None if key is None else self._groups.terms(key)
-        if terms is None:
+        key = self._groups.key_of(pod.uid)
+        if key is None:
             return None
+        terms = self._groups.terms(key)
+        if terms is None:
+            return "its group has no PodGroup, for which its replacement would wait"
         if terms.disruption is Disruption.GROUP:
             return "its group is disrupted as a whole"
         level = next((level.key for level in terms.levels), None)
-        return None if level is None else f"its group stays within one {level}"
+        if level is not None:
+            return f"its group stays within one {level}"
+        return f"its group is spread over {terms.spread[0]}" if terms.spread else self._not_alone(self._groups.members(key), terms)
+
+    @staticmethod
+    def _not_alone(members: Sequence[PodView], terms: GroupTerms) -> str | None:
+        """The reason why the replacement of a member would not be placed alone; None if it would be."""
+        if any(member.terminating or not member.node_name for member in members):
+            return "members of its group have no node, or are being deleted, and its replacement would be placed only together with them"
+        return "its group has fewer members than it needs, so its replacement would wait" if len(members) < terms.min_count else None
 
     @staticmethod
     def _not_by_kind(pod: PodView) -> str | None:

@@ -21,6 +21,8 @@ import numpy as np
 from msgspec import structs
 
 from wharfinger.framework.plugins.taint_toleration import UNSCHEDULABLE_TAINT
+from wharfinger.groups.membership import GroupIndex
+from wharfinger.groups.turns import groups_of_pods
 from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects.node_view import changed_parts
@@ -136,6 +138,7 @@ class MoveCheck:
         self._ending: dict[str, PodView] = {}  # evicted pods that may still be there
         self._expected: dict[str, str] = {}  # the nodes of the last check, by the uid of the pod that moves there
         self._replacements: dict[str, tuple[PodView, str]] = {}  # by uid: of which pod, and its expected node
+        self._groups = GroupIndex(live.state.objects)  # of the last check
         self._lifted: set[str] = set()  # nodes that this plan has cordoned and that are uncordoned in the draft
 
     # ── what the plan has done ──
@@ -236,7 +239,7 @@ class MoveCheck:
 
         Without `budgets`, a budget that may allow its eviction later is none: the Eviction API is asked again and again.
         """
-        rules = Movable(self._chain, self.draft.snapshot, self._plan_options.limits)
+        rules = Movable(self._chain, self.draft.snapshot, self._plan_options.limits, self._groups)
         why = rules.reason_to_stay(pod) if budgets else rules.lasting_reason(pod)
         return None if why is None else f"pod {move.pod} may not move any more: {why}"
 
@@ -250,6 +253,8 @@ class MoveCheck:
             raise Stopped(cordon_hint(others))
 
     def _all_movable(self, steps: Sequence[Step], *, budgets: bool) -> Generator[None, None, None]:
+        there = [pod for uid, pod in self._live.pods.items() if uid not in self._ending]
+        self._groups = yield from groups_of_pods(self._chain, self._live.state, there)
         for step in steps:
             yield
             pod = self._live.pods.get(step.move.uid)

@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from wharfinger.errors import UsageError
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import attempt
-from wharfinger.groups.turns import groups_among, turns
+from wharfinger.groups.turns import all_groups, turns
 from wharfinger.simulate.dry_run import Utilisation, utilisation
 from wharfinger.simulate.placing import DirectPlacement, place_on
 from wharfinger.steps import at_once
@@ -188,7 +188,7 @@ class _Planning:
         draft = self._draft
         first, others = place_first(draft, self._chain, waiting)
         draft.keep_waiting(others.pods, others.groups, others.group_index)
-        rules = Movable(self._chain, draft.snapshot, self._plan_options.limits)
+        rules = Movable(self._chain, draft.snapshot, self._plan_options.limits, others.group_index)
         self._staying = {pod.uid: rules.reason_to_stay(pod) for pod in placed_pods(draft)}
         before = utilisation(draft.snapshot)
         goals: list[GoalProgress] = []
@@ -329,7 +329,7 @@ def value_of(goal: Goal, plan_options: PlanOptions, snapshot: Snapshot) -> tuple
 
 
 class StillWaiting(NamedTuple):
-    """What waits and has no place: one pod for each template, and the members of each group by its key; `group_index` has the groups."""
+    """What waits and has no place: one pod for each template, and the members of each group by its key; `group_index` has all groups."""
 
     pods: tuple[PodView, ...]
     groups: Mapping[str, tuple[PodView, ...]]
@@ -341,8 +341,9 @@ def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple
     placed: list[str] = []
     left: dict[bytes, PodView] = {}
     groups: dict[str, tuple[PodView, ...]] = {}
+    waiting = tuple(waiting)
     pods = [pod for pod in waiting if chain.gate(pod) is None]
-    index = groups_among(chain, draft.state, pods)
+    index = all_groups(chain, draft.state, waiting)
     decider = Decider(chain)
     for turn in turns(chain, index, pods):
         if turn.group is None:

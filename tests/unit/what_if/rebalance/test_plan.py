@@ -277,6 +277,40 @@ def test_a_plan_breaks_no_group_apart(spec, reason):
     assert (reason in dict(plan.staying)) == (reason is not None)
 
 
+@pytest.mark.parametrize(
+    ("least", "waits", "gates", "reason"),
+    [
+        (
+            2,
+            True,
+            (),
+            "members of its group have no node, or are being deleted, and its replacement would be placed only together with them",
+        ),
+        (
+            2,
+            True,
+            ("wait",),
+            "members of its group have no node, or are being deleted, and its replacement would be placed only together with them",
+        ),
+        (2, False, (), "its group has fewer members than it needs, so its replacement would wait"),
+        (1, False, (), None),
+        (None, False, (), "its group has no PodGroup, for which its replacement would wait"),
+    ],
+)
+def test_a_member_of_a_group_moves_only_if_its_replacement_is_placed_alone(least, waits, gates, reason):
+    gang = {"schedulingGroup": {"podGroupName": "gang"}}
+    lone = owned("one")
+    lone["spec"] |= gang
+    cluster = state([node("a"), node("b"), node("c")], [lone, owned("two", on="b"), owned("three", on="b")])
+    if least is not None:
+        cluster.put(pod_group("gang", least))
+    gated = {"schedulingGates": [{"name": name} for name in gates]}
+    others = [] if not waits else [PodView(decode.convert(pod("other", requests={"cpu": "9"}, **gang, **gated), objects.Pod))]
+    plan = planned(cluster, Goal.FREE_NODES, waiting=others)
+    assert ("one" in [name for name, _, _ in moves(plan)]) == (reason is None)
+    assert (reason in dict(plan.staying)) == (reason is not None)
+
+
 @pytest.mark.parametrize("goal", list(Goal))
 @pytest.mark.parametrize("steps", [0, 1, 3, 10, 40])
 def test_a_search_that_is_interrupted_leaves_a_plan_that_holds(goal, steps):
