@@ -167,7 +167,7 @@ class PreviewScenario(AskedScenario):
     """True if the preview names the Deployment."""
     predicted: Answer = field(default_factory=dict)
     found: Counter[str | None] = field(default_factory=Counter)
-    """The pods on each node before the drain."""
+    """The pods on each node after the drain: one that tolerates cordons may get a place that it frees."""
     policies: Any = None
     """The policies that decide, by which a drain is planned: an answer has no order of evictions."""
 
@@ -226,8 +226,8 @@ class PreviewScenario(AskedScenario):
         yield ()
         self._scale(api, self.replicas)
         yield ()
-        self.found = Counter(pod["spec"].get("nodeName") for pod in self._made(self._pods(api)))
         yield from self._drain(api)
+        self.found = Counter(pod["spec"].get("nodeName") for pod in self._made(self._pods(api)))
         if self.predicted["placed"] == self.replicas:
             self._scale(api, self.replicas + self.predicted["further"] + 1)
             yield ()
