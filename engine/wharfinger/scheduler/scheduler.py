@@ -436,7 +436,8 @@ def policies_between(old: Chain, new: Chain) -> tuple[CompiledPolicy, ...]:
     """The policies that one of the chains has and the other does not have in that revision."""
     before = {(policy.name, policy.revision): policy for policy in old.policies}
     after = {(policy.name, policy.revision): policy for policy in new.policies}
-    return tuple((before | after)[key] for key in sorted(before.keys() ^ after.keys()))
+    both = before | after
+    return tuple(both[key] for key in sorted(before.keys() ^ after.keys()))
 
 
 MAX_MEMBERS_ASKED = 200
