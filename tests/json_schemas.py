@@ -248,6 +248,7 @@ class PodResult(TypedDict):
     reasons: NotRequired[dict[str, int]]
     nominated: NotRequired[str]
     victims: NotRequired[list[str]]
+    held: NotRequired[list[str]]
     devices: NotRequired[list[PodDevice]]
     explanation: NotRequired[without(Explanation, "pod", "node", "message", "feasible")]  # type: ignore[valid-type]
 
@@ -259,6 +260,7 @@ class DryRunSummary(TypedDict):
     placed: int
     unschedulable: int
     evicted: int
+    held: int
     reasons: list[ReasonCount]
     before: Utilisation
     after: Utilisation | None

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.explanation import Explanation, explain_decision
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.framework.extension import Placement
 from wharfinger.framework.pod_devices import PodDevice
 from wharfinger.framework.prepared import Reason
 from wharfinger.groups.membership import GroupIndex
@@ -86,6 +88,7 @@ class PodResult(Struct, frozen=True, kw_only=True):
     `reasons` counts nodes by the reason of their rejection, only where the pod found none; `totals` are by tier. `victims` are the pods
     that preemption would evict; where they were evicted (SEQUENTIAL), the pod has a node, otherwise `nominated` is their node. `notes` say
     where policies conflict. `devices` are those that the pod gets on its node. `group` is the group with which the pod was tried, or "".
+    `held` are the permits that still do not let the pod be bound when all pods are placed, each with its message.
     """
 
     pod: str
@@ -100,6 +103,7 @@ class PodResult(Struct, frozen=True, kw_only=True):
     explanation: Explanation | None
     devices: tuple[PodDevice, ...] = ()
     group: str = ""
+    held: tuple[str, ...] = ()
 
 
 class ReasonCount(Struct, frozen=True, kw_only=True):
@@ -134,6 +138,11 @@ class DryRun(Struct, frozen=True, kw_only=True):
     def unplaced(self) -> int:
         """The number of pods that found none."""
         return len(self.results) - self.placed
+
+    @property
+    def held(self) -> int:
+        """The number of pods with a node that permits still hold."""
+        return sum(bool(result.held) for result in self.results)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -186,6 +195,8 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
     index = groups_among(chain, state, pods)
     attempts = _Attempts(chain, state, index, turns(chain, index, pods, order), mode, result_of, tried)
     attempts.run(advance)
+    if mode is Mode.SEQUENTIAL:
+        attempts.hold()
     after = utilisation(state.snapshot()) if mode is Mode.SEQUENTIAL else None
     return DryRun(
         mode=mode,
@@ -242,6 +253,14 @@ class _Attempts:
             unplaced = again
         self.results |= {pod.uid: gated_result(pod, gates[pod.uid], n_nodes) for pod in self.pods if pod.uid in gates}
 
+    def hold(self) -> None:
+        """Ask the permits about all placed pods: these may wait for pods that were placed after them."""
+        snapshot = self._state.snapshot()
+        for pod in self.pods if any(policy.permits for policy in self._chain.policies) else ():
+            result = self.results[pod.uid]
+            if result.node is not None and (held := _permits_of(self._chain, pod, result.node, snapshot)):
+                self.results[pod.uid] = replace(result, held=held)
+
     @staticmethod
     def _placed_after(first: int, unplaced: Container[int], taken: Sequence[Turn]) -> bool:
         return any(place not in unplaced and taken[place].pods for place in range(first, len(taken)))
@@ -280,6 +299,16 @@ class _Attempts:
 
     def _result_if_placed(self, decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult | None:
         return None if decision.node is None else self._result_of(decision, snapshot, evicted)
+
+
+def _permits_of(chain: Chain, pod: PodView, node: str, snapshot: Snapshot) -> tuple[str, ...]:
+    """The permits of policies that do not let a pod be bound to its node now, each with its message."""
+    placed = snapshot.placed(pod.uid)
+    if placed is None:  # it was evicted for a later pod
+        return ()
+    placement = Placement(pod=placed[1], node=node)
+    refusing = [permit for permit in chain.pod_rules(pod, snapshot).permits if not permit.permission(placement, snapshot).approved]
+    return tuple(f"{permit.name}: {permit.message(placement, snapshot)}" for permit in refusing)
 
 
 def _without(turn: Turn, uids: Container[str]) -> Turn:

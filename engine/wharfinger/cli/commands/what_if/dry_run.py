@@ -36,7 +36,7 @@ def table(run: DryRun, cluster: Cluster) -> str:
 def _pods(run: DryRun) -> str:
     plain = [result for result in run.results if result.explanation is None]
     listed = wording.columns([("POD", "NODE", "TOTAL"), *map(_row, plain)]) if plain else ""
-    explained = [f"{result.explanation}{_evicts(result)}" for result in run.results if result.explanation is not None]
+    explained = [f"{result.explanation}{_below(result)}" for result in run.results if result.explanation is not None]
     return "\n".join([*([listed] if listed else []), *explained])
 
 
@@ -46,14 +46,17 @@ def _row(result: PodResult) -> Sequence[str]:
         return result.pod, "-", result.message + room
     evicts = f", evicts {_listed(result.victims)}" if result.victims else ""
     gets = f", gets {pod_devices.text(result.devices, result.node)}" if result.devices else ""
-    return result.pod, result.node, " / ".join(map(wording.number, result.totals)) + gets + evicts
+    held = f", held by {'; '.join(result.held)}" if result.held else ""
+    return result.pod, result.node, " / ".join(map(wording.number, result.totals)) + gets + evicts + held
 
 
-def _evicts(result: PodResult) -> str:
-    """The line about preemption below an explanation, "" if no pod has to leave."""
-    if not result.victims:
-        return ""
-    return f"  evicts {_listed(result.victims)}\n" if result.node else f"  room on {result.nominated} if {_listed(result.victims)} left\n"
+def _below(result: PodResult) -> str:
+    """The lines about preemption and permits below an explanation."""
+    lines = [f"held by {held}" for held in result.held]
+    if result.victims:
+        listed = _listed(result.victims)
+        lines.insert(0, f"evicts {listed}" if result.node else f"room on {result.nominated} if {listed} left")
+    return "".join(f"  {line}\n" for line in lines)
 
 
 def _listed(victims: Sequence[str]) -> str:
@@ -63,6 +66,9 @@ def _listed(victims: Sequence[str]) -> str:
 def _summary(run: DryRun, cluster: Cluster) -> str:
     lines = [f"{run.placed:,} of {wording.count(len(run.results), 'pod')} placed, {run.unplaced:,} unschedulable ({run.mode.value})"]
     lines += [f"{wording.count(run.evicted, 'pod')} evicted by preemption"] if run.evicted else []
+    lines += (
+        [f"{wording.count(run.held, 'pod')} held by permits: not bound, and without the node again after the timeout"] if run.held else []
+    )
     lines += [f"  {line}" for line in _reasons(run)]
     lines += what_if_input.usage_lines(run.before, run.after)
     if cluster.ignored:
@@ -102,6 +108,7 @@ def _value_of(run: DryRun, cluster: Cluster) -> dict[str, Any]:
             "placed": run.placed,
             "unschedulable": run.unplaced,
             "evicted": run.evicted,
+            "held": run.held,
             "reasons": run.reasons,
             "before": what_if_input.usage_value(run.before),
             "after": None if run.after is None else what_if_input.usage_value(run.after),
@@ -124,6 +131,8 @@ def pod_value(result: PodResult) -> dict[str, Any]:
         value["devices"] = result.devices
     if result.victims:
         value["victims"] = list(result.victims)
+    if result.held:
+        value["held"] = list(result.held)
     if result.explanation is not None:
         value["explanation"] = _explanation(result.explanation)
     return value
@@ -160,7 +169,7 @@ def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
         list[str] | None,
         typer.Option("--pod", metavar="POD", help="Explain this pod only (name or namespace/name).", autocompletion=options.complete_pods),
     ] = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if a pod finds no node.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if a pod finds no node, or a permit holds it.")] = False,
     seconds: Annotated[
         float | None,
         typer.Option(
@@ -201,7 +210,7 @@ def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
             output, lambda: table(result, inputs.cluster) + _optimal(better), lambda: _value(result, inputs.cluster, better)
         )
     )
-    return 1 if exit_code and result.unplaced else 0
+    return 1 if exit_code and (result.unplaced or result.held) else 0
 
 
 def _optimal(found: Optimal | None) -> str:
