@@ -100,6 +100,7 @@ class Document:
         self.version = version
         self._near: tuple[int, Document] | None = None
         self._uses: dict[int, frozenset[str]] = {}
+        self._parameters: dict[int, dict[str, Word]] = {}  # of functions, by where their statements start
         self._known = frozenset[str]()
         self._stored = texts if texts is not None else NoFiles()
         self._texts = EditorTexts({name: self.text}, self._stored)
@@ -306,13 +307,19 @@ class Document:
         }
 
     def parameter(self, word: Word) -> Word | None:
-        """The offset of the declaration of a parameter that a word names; None for any other word."""
+        """The word that declares the parameter which a word names; None for any other word."""
         if word.item != "LET" or word.role not in {Role.PARAMETER, Role.VALUE}:
             return None
         statement = self.statement_at(word.start)
-        return (
-            next((each for each in statement.words if each.role is Role.PARAMETER and each.name == word.name), None) if statement else None
-        )
+        return None if statement is None else self._parameters_of(statement).get(word.name)
+
+    def _parameters_of(self, statement: Statement) -> dict[str, Word]:
+        """The first declaration of each parameter of a function, by name."""
+        found = self._parameters.get(statement.start)
+        if found is None:
+            declared = [word for word in statement.words if word.role is Role.PARAMETER]
+            found = self._parameters[statement.start] = {word.name: word for word in reversed(declared)}
+        return found
 
     def word_at(self, offset: int) -> Word | None:
         """The word at an offset, or directly before it. Of two adjacent words, the one that is not a symbol."""

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.language.diagnostic_case import NAME, cases, content
 from tests.work import calls
-from wharfinger.authoring import vocabulary
+from wharfinger.authoring import navigation, vocabulary
 from wharfinger.authoring.completion.candidates import candidates
 from wharfinger.authoring.document import Document, EditorTexts, findings
 from wharfinger.authoring.highlighting import KINDS, MODIFIERS, highlights
@@ -252,3 +252,15 @@ def test_no_prefix_of_a_text_makes_an_answer_fail(path):
 def test_a_name_that_is_declared_very_often_is_followed_once(line, ask):
     few, many = (calls(lambda n=n: ask(Document("x.policy", 'policy "x"\n' + line * n)), limit=6_000_000) for n in (1_000, 2_000))
     assert many <= 2.2 * few
+
+
+@pytest.mark.parametrize("ask", [navigation.references, navigation.renamable, navigation.definition])
+def test_the_work_for_the_parameters_of_a_function_grows_with_their_number(ask):
+    def work(n):
+        names = [f"x{number}" for number in range(n)]
+        text = f'policy "x"\nlet f({", ".join(f"{name}: count" for name in names)}) = {" + ".join(names)}\n'
+        document = Document("x.policy", text)
+        assert document.words
+        return calls(lambda: ask(document, text.index("x7")), limit=20_000_000)
+
+    assert work(400) < 2.2 * work(200)
