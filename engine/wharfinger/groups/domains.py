@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
+from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.prepared import Attempt
 from wharfinger.model.devices.allocated import Allocations
 
@@ -121,7 +122,7 @@ class Work(Struct):
 
 
 class TentativePlacement:
-    """A chain, a state, the members that are assumed on it, and the steps that are left; `plain`: no member was given devices.
+    """A chain, a state, the members that are assumed on it, and the steps that are left; `plain`: no member got devices or volumes.
 
     The steps are counted in `work` too.
     """
@@ -132,6 +133,7 @@ class TentativePlacement:
         self._now = state.snapshot().now
         self.assumed: list[PodView] = []
         self._claims: dict[str, list[ResourceClaim]] = {}
+        self._volumes: dict[str, list[volume_claims.Assumption]] = {}
         self._work = work or Work()
         self.steps = 0
         self.steps_left = steps
@@ -165,7 +167,7 @@ class TentativePlacement:
         return bool(self.decider.filtering(self.snapshot, pod).feasible[row])
 
     def assume(self, pod: PodView, node: str) -> None:
-        """Assume a member on a node, with the devices that it gets there."""
+        """Assume a member on a node, with the devices and volumes that it gets there."""
         snapshot = self.snapshot
         assigned = self.decider.chain.assigned_on(pod, snapshot, node)
         if pod.demand.may_claim:
@@ -174,7 +176,12 @@ class TentativePlacement:
                 self._state.reserve_devices(each.claim, each.allocation)
                 self._state.objects.following(Allocations).share(each.claim)
             self._claims[pod.uid] = [each.claim for each in claims]
-        self.plain = self.plain and assigned is pod and not pod.object.spec.resource_claims
+        volumes = volume_claims.assumptions(pod, node, self.snapshot)
+        if volumes:
+            self._volumes[pod.uid] = volumes
+            for volume in volumes:
+                self._state.put(volume.after)
+        self.plain = self.plain and assigned is pod and not pod.object.spec.resource_claims and not volumes
         self._state.assume(assigned, node)
         self.assumed.append(pod)
 
@@ -189,6 +196,9 @@ class TentativePlacement:
         self._state.forget(pod)
         for claim in reversed(self._claims.pop(pod.uid, ())):
             self._state.release_devices(claim)
+        for volume in reversed(self._volumes.pop(pod.uid, ())):
+            if volume.is_in(self._state.objects):
+                self._state.put(volume.before)
         return pod
 
     def forgetting(self) -> Generator[None, None, None]:

@@ -287,6 +287,7 @@ class SchedulingCycle:
         try:
             if decision.claims:
                 self._binding.claims.reserve(pod, decision.claims)
+            self._binding.volumes.reserve(pod, node)
             refusal = self._reserve(queued, placement)
             if refusal is None:
                 self._queue.notify(pod_placed(pod, node))

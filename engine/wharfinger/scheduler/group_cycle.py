@@ -18,6 +18,7 @@ from wharfinger.errors import CycleAborted
 from wharfinger.framework.cluster_event import Change, ClusterEvent, pod_placed
 from wharfinger.framework.extension import Placement, Plugin
 from wharfinger.framework.plugins import default_preemption
+from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.groups.domains import Work
 from wharfinger.groups.preempting import PreemptionAnswer, no_victims
 from wharfinger.groups.results import result_of
@@ -266,7 +267,8 @@ class GroupCycle:
         """The same for a small group, found on the state itself; None if that takes too long."""
         if not is_small(attempt.group):
             return None
-        keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)
+        store = self._cluster.state.objects
+        keep = not any(pod.demand.may_claim or volume_claims.waiting_claims(pod, store) for pod in attempt.group.waiting)
         self._emit(self._begun(attempt))
         answer = self._search.at_once(attempt.profile, attempt.group, keep=keep)
         if answer is None:
@@ -290,7 +292,7 @@ class GroupCycle:
         views = {uid: member.pod for uid, member in attempt.members.items()}
         complete = False
         try:
-            complete = yield from self._search.assuming(attempt.profile, nodes, views, since, self._binding.claims)
+            complete = yield from self._search.assuming(attempt.profile, nodes, views, since, self._binding)
             return complete
         finally:
             if not complete:
@@ -301,6 +303,8 @@ class GroupCycle:
         if not in_one_step(len(nodes)):
             for uid, node in nodes.items():
                 self._binding.freed(attempt.members[uid].pod, node)
+            self._binding.devices_freed()
+            self._binding.volumes_freed()
 
     @staticmethod
     def _assumed(pod: PodView, snapshot: Snapshot) -> PodView:
@@ -403,6 +407,7 @@ class GroupCycle:
     def _forget(self, attempt: _Attempt, nodes: Mapping[str, str]) -> None:
         for uid in reversed(list(nodes)):
             self._binding.claims.release(attempt.members[uid].pod)
+            self._binding.volumes.release(attempt.members[uid].pod)
             self._cluster.state.forget(attempt.members[uid].pod)
         self._freed(attempt, nodes)
 

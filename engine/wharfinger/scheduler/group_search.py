@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.scheduler.binding.claims import DeviceClaims
+    from wharfinger.scheduler.binding.cycle import BindingCycle
     from wharfinger.scheduler.ports import LiveCluster
     from wharfinger.scheduler.profiles import Profile
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -90,8 +90,8 @@ class GroupSearch:
     def at_once(self, profile: Profile, group: Group, *, keep: bool = False) -> GroupAnswer | None:
         """The answer found on the state itself, which is as before; None if that would take too long.
 
-        With `keep`, the members of a placement stay assumed. Their devices are not noted as taken for a binding, so this is for members
-        without claims.
+        With `keep`, the members of a placement stay assumed. Their devices and volumes are not noted as taken for a binding, so this is for
+        members without claims.
         """
         ends_at = math.inf
         self._cluster.state.set_time(self._cluster.snapshot().now)
@@ -166,12 +166,12 @@ class GroupSearch:
         self._deciders, self._decided_on = {}, None
 
     def assuming(
-        self, profile: Profile, nodes: Mapping[str, str], members: Mapping[str, PodView], since: int, devices: DeviceClaims
+        self, profile: Profile, nodes: Mapping[str, str], members: Mapping[str, PodView], since: int, binding: BindingCycle
     ) -> Generator[None, None, bool]:
         """A generator of steps that assumes members on their nodes, and returns whether all of them still fit there.
 
-        The devices of their claims are taken too. `since` is the revision of the state that the nodes were found for. A member is checked
-        if its node has changed since, or a filter reads other nodes. If one does not fit, none is assumed.
+        Their devices and volumes are taken too. `since` is the revision of the state that the nodes were found for. A member is checked if
+        its node has changed since, or a filter reads other nodes. If one does not fit, none is assumed.
         """
         state, checks = self._cluster.state, _Checks(profile.decider, self._cluster.snapshot(), since)
         assumed: list[PodView] = []
@@ -184,7 +184,8 @@ class GroupSearch:
                 chosen = allocations(profile.decider, snapshot, pod, node)
                 state.assume(profile.chain.assigned_on(pod, snapshot, node), node)
                 assumed.append(pod)
-                devices.reserve(pod, chosen)
+                binding.claims.reserve(pod, chosen)
+                binding.volumes.reserve(pod, node)
                 for each in chosen:
                     state.objects.following(Allocations).share(each.claim)
                 if number % MEMBERS_PER_STEP == MEMBERS_PER_STEP - 1:
@@ -194,7 +195,8 @@ class GroupSearch:
         finally:
             if not complete:
                 for pod in reversed(assumed):
-                    devices.release(pod)
+                    binding.claims.release(pod)
+                    binding.volumes.release(pod)
                     state.forget(pod)
             if (taken := state.objects.existing_follower(Allocations)) is not None:
                 taken.end_sharing()

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from wharfinger.emit import Emit, ignore
+from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.ports import (
     AlwaysLeader,
     Binder,
@@ -196,11 +197,8 @@ class DryRunWriter:
 
     async def reserve_volume(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> None:
         """Treat the two as bound to each other."""
-        owner = objects.ObjectReference(kind=_CLAIM, namespace=claim.metadata.namespace, name=claim.metadata.name, uid=claim.metadata.uid)
-        self._sink.assume_changed(_VOLUME, replace(volume, spec=replace(volume.spec, claim_ref=owner)))
-        done = {**claim.metadata.annotations, "pv.kubernetes.io/bind-completed": "yes"}
-        bound = replace(claim, metadata=replace(claim.metadata, annotations=done))
-        self._sink.assume_changed(_CLAIM, replace(bound, spec=replace(claim.spec, volume_name=volume.metadata.name)))
+        self._sink.assume_changed(_VOLUME, volume_claims.reserved(volume, claim))
+        self._sink.assume_changed(_CLAIM, volume_claims.bound_to(claim, volume))
 
 
 class DryRunClaimWriter:

@@ -21,7 +21,6 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE
 from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.groups.domains import allocations
 from wharfinger.groups.membership import GroupIndex
@@ -223,17 +222,9 @@ def bind_claims(state: ClusterState, pod: PodView, node: str) -> None:
 
     A claim for which a volume would have to be provisioned is annotated with the node, so that pods that share it follow.
     """
-    snapshot = state.snapshot()
-    row = snapshot.row(node)
-    waiting = [claim for claim in volume_claims.waiting_claims(pod, state.objects) if SELECTED_NODE not in claim.metadata.annotations]
-    if row is None or not waiting:
-        return
-    for claim, volume in volume_claims.chosen_on(waiting, snapshot, row):
-        if volume is None:
-            metadata = replace(claim.metadata, annotations={**claim.metadata.annotations, SELECTED_NODE: node})
-            state.put(replace(claim, metadata=metadata))
-            continue
-        own = claim.metadata
-        holder = objects.ObjectReference(kind="PersistentVolumeClaim", namespace=own.namespace, name=own.name, uid=own.uid)
-        state.put(replace(volume, spec=replace(volume.spec, claim_ref=holder), status=replace(volume.status, phase="Bound")))
-        state.put(volume_claims.bound_to(claim, volume))
+    for each in volume_claims.assumptions(pod, node, state.snapshot()):
+        if isinstance(each.after, objects.PersistentVolume):
+            state.put(replace(each.after, status=replace(each.after.status, phase="Bound")))
+            state.put(volume_claims.bound_to(each.claim, each.after))
+        else:
+            state.put(each.after)

@@ -1,11 +1,13 @@
 """A dry run places groups as the scheduler does: in one turn, by the same search, whole or not at all."""
 
+import msgspec
 import pytest
 from msgspec import structs
 
 from tests.group_searches import place
 from tests.unit.groups.test_placing import RACK, racks
 from tests.unit.groups.test_turns import pod
+from tests.unit.simulate.test_simulator import volumes_and_claims
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups import preempting
@@ -152,3 +154,25 @@ def test_a_group_asked_about_alone_evicts_no_pod():
     run = dry_run(assemble(), state, members("high", 4, priority=10), mode=Mode.INDEPENDENT)
     assert [(group.state, group.victims) for group in run.groups] == [(GroupState.NO_ROOM, ())]
     assert len(list(state.placements())) == 1
+
+
+def mounting(view, claim):
+    volume = msgspec.convert({"name": "v", "persistentVolumeClaim": {"claimName": claim}}, objects.Volume)
+    return PodView(structs.replace(view.object, spec=structs.replace(view.object.spec, volumes=(volume,))))
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(("n_volumes", "placed"), [(4, 4), (3, 0)])
+def test_members_do_not_count_on_one_volume(mode, n_volumes, placed):
+    state = cluster(pod_group("training", 4))
+    for obj in volumes_and_claims(n_volumes, 4):
+        state.put(obj)
+    before = {(objects.kind_of(obj), objects.key_of(obj)): obj for obj in state.objects}
+    pods = [mounting(member, f"claim-{number}") for number, member in enumerate(members("training", 4))]
+    run = dry_run(assemble(), state, pods, mode=mode)
+    assert run.placed == placed
+    if placed and mode is Mode.SEQUENTIAL:
+        held = [volume.spec.claim_ref.name for volume in state.objects.all(objects.PersistentVolume)]
+        assert sorted(held) == [f"claim-{number}" for number in range(4)]
+    else:
+        assert {(objects.kind_of(obj), objects.key_of(obj)): obj for obj in state.objects} == before

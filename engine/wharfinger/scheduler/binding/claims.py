@@ -1,6 +1,4 @@
-"""The devices and volumes that a pod claims, from the decision to the binding.
-
-Devices:
+"""The devices that a pod claims, from the decision to the binding.
 
         reserve ──▶ bind (write allocation and reservation, wait until the devices are ready) ──▶ the pod is bound
            └─────────────▶ give back, if anything fails
@@ -12,22 +10,13 @@ is written and not shown yet is given back when the watch shows it.
 
 A scheduler that is killed after an allocation was written leaves a claim that is allocated and reserved for a pod without a node. The next
 one finds it so, and places the pod where the devices are.
-
-Volumes: a claim whose class waits for its first consumer is bound once it is known where the pod goes. Where a persistent volume is there
-for it on the node, that is reserved; otherwise the claim is annotated with the node, which makes the provisioner create one there. Then
-the controllers of the cluster have their time to finish. As in kube-scheduler 1.36 (`BindPodVolumes`,
-pkg/scheduler/framework/plugins/volumebinding/binder.go), except that volumes are chosen again from the present state instead of being kept
-from the decision. If that state is out of date, a write is refused and the pod is tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
-
-from msgspec import Struct
 
 from wharfinger.emit import Failed
 from wharfinger.event_loop import Background, until
@@ -35,8 +24,6 @@ from wharfinger.framework.extension import Placement
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.dynamic_resources import NAME
 from wharfinger.framework.plugins.devices.pod_claims import DeviceWaits, PodClaims, pod_claims, readiness
-from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE, VolumeBinding
 from wharfinger.framework.ports import BindFailed, WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import claim_uid, is_reserved
@@ -47,15 +34,14 @@ from wharfinger.scheduler.ports import LiveCluster
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.evaluation.decision import Decision
-    from wharfinger.framework.ports import DeviceClaimWriter, VolumeWriter
+    from wharfinger.framework.ports import DeviceClaimWriter
     from wharfinger.framework.prepared import ClaimAllocation
     from wharfinger.model.objects.pod_view import PodView
 
 P = ParamSpec("P")
 T = TypeVar("T")
 POLL_SECONDS = 0.25
-"""Seconds after which it is checked again whether claims are bound or devices ready, if the pod's device claims have not changed before."""
-VOLUMES_NOT_BOUND = "was removed before the pod's volumes were bound"
+"""Seconds after which it is checked again whether devices are ready, if the pod's claims have not changed before."""
 WATCH_TIMEOUT = 30.0
 """Seconds after which the watch has to show a claim that was written."""
 
@@ -266,97 +252,3 @@ def _holds(claim: objects.ResourceClaim, allocation: objects.Allocation) -> bool
     """True if the claim has these devices."""
     has = claim.status.allocation
     return has is not None and has.devices.results == allocation.devices.results
-
-
-class _Reservation(Struct):
-    """A write that reserves a volume, and the number of pods that wait for its claim."""
-
-    write: asyncio.Future[None]
-    pods: int = 0
-
-
-class VolumeBinds:
-    """Binds the volume claims of placed pods."""
-
-    def __init__(self, cluster: LiveCluster) -> None:
-        self._cluster = cluster
-        self._reservations: dict[tuple[str, str, str], _Reservation] = {}  # by name and version of the volume, and the uid of the claim
-
-    async def bind(self, placement: Placement, chain: Chain, check: Callable[[], None]) -> None:
-        """Wait until every claim of the pod is bound; `BindFailed` if one cannot be bound, or not within `bindTimeoutSeconds`.
-
-        `check` is called again and again while it waits, and raises if the pod is not to be bound any more.
-        """
-        waiting, plugin = self._waiting(placement.pod), chain.plugin(VolumeBinding.name)
-        if plugin is None or not waiting:
-            return
-        writer = self._cluster.ports.volumes
-        if writer is None:
-            names = ", ".join(claim.metadata.name for claim in waiting)
-            raise BindFailed(f"binding volumes on first use is not supported here (claims {names})", retriable=False)
-        with ExitStack() as shared:
-            try:
-                await self._write(waiting, placement, writer, shared)
-            except WriteFailed as failed:
-                raise BindFailed(f"binding volumes: {failed.reason}") from failed
-            await self._wait_for_claims(placement, plugin.arguments.bind_timeout_seconds, check)
-
-    def _waiting(self, pod: PodView) -> list[objects.PersistentVolumeClaim]:
-        """The pod's claims that are not bound yet; `BindFailed` for a claim that does not exist any more."""
-        store = self._cluster.state.objects
-        for use in volume_claims.claims_used(pod):
-            if volume_claims.claim_of(use, pod, store) is None:
-                raise BindFailed(volume_claims.claim_not_found(use.claim))
-        return volume_claims.waiting_claims(pod, store)
-
-    async def _write(
-        self, waiting: list[objects.PersistentVolumeClaim], placement: Placement, writer: VolumeWriter, shared: ExitStack
-    ) -> None:
-        """Reserve volumes, and name the node to provisioners."""
-        snapshot = self._cluster.snapshot()
-        row = snapshot.row(placement.node)
-        if row is None:
-            raise BindFailed(f"node {placement.node} {VOLUMES_NOT_BOUND}")
-        fresh = [claim for claim in waiting if SELECTED_NODE not in claim.metadata.annotations]
-        for claim, volume in volume_claims.chosen_on(fresh, snapshot, row):
-            if volume is None:
-                await writer.annotate_claim(claim, {SELECTED_NODE: placement.node})
-            elif volume.spec.claim_ref is None:
-                await self._reserve(volume, claim, writer, shared)
-
-    async def _reserve(
-        self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim, writer: VolumeWriter, shared: ExitStack
-    ) -> None:
-        """Reserve a volume, once for all pods that wait for the claim: a second write of the same version would be refused."""
-        key = volume.metadata.name, volume.metadata.resource_version, claim.metadata.uid
-        found = self._reservations.get(key)
-        if found is None:
-            found = self._reservations[key] = _Reservation(asyncio.ensure_future(writer.reserve_volume(volume, claim)))
-        found.pods += 1
-        shared.callback(self._leave, key)
-        await asyncio.shield(found.write)  # it goes on for the others if this attempt is cancelled
-
-    def _leave(self, key: tuple[str, str, str]) -> None:
-        found = self._reservations[key]
-        found.pods -= 1
-        if not found.pods:
-            del self._reservations[key]
-
-    async def _wait_for_claims(self, placement: Placement, seconds: float, check: Callable[[], None]) -> None:
-        clock = self._cluster.ports.clock
-        ends_at = clock.monotonic() + seconds
-        annotated: set[str] = set()  # claims that were seen with the annotation that names the node
-        while waiting := self._waiting(placement.pod):
-            for claim in waiting:
-                if SELECTED_NODE in claim.metadata.annotations:
-                    annotated.add(claim.metadata.uid)
-                elif claim.metadata.uid in annotated:  # the provisioner cannot make a volume there (checkBindings)
-                    raise BindFailed(f'provisioning failed for PVC "{claim.metadata.name}"')
-            if not self._cluster.state.is_placed(placement.pod.uid):
-                raise BindFailed("the pod was deleted while its volumes were being bound", gone=True)
-            check()
-            if self._cluster.snapshot().row(placement.node) is None:
-                raise BindFailed(f"node {placement.node} {VOLUMES_NOT_BOUND}")
-            if clock.monotonic() >= ends_at:
-                raise BindFailed("timed out waiting for the pod's volumes to be bound")
-            await clock.sleep(POLL_SECONDS)

@@ -27,9 +27,10 @@ from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import Reason
 from wharfinger.groups.domains import of_rows as domains_of_rows
 from wharfinger.scheduler import status
-from wharfinger.scheduler.binding.claims import DeviceClaims, VolumeBinds
+from wharfinger.scheduler.binding.claims import DeviceClaims
 from wharfinger.scheduler.binding.group_binding import DELETED, GroupBinding, PlacementReleased
 from wharfinger.scheduler.binding.permits import Permits, Released
+from wharfinger.scheduler.binding.volumes import VolumeBinds
 from wharfinger.scheduler.events import DecisionSummary, attempt_ended
 from wharfinger.scheduler.ports import LiveCluster
 
@@ -90,7 +91,7 @@ class BindingCycle:
         self._failures = failures
         self._permits = permits
         self._limit = limit
-        self._volumes = VolumeBinds(cluster)
+        self.volumes = VolumeBinds(cluster, self.volumes_freed)
         self.claims = DeviceClaims(cluster, limit)
         self._background = Background(lambda error: self._ports.emit(Failed("binding cycle", error)), ended=self._vacate)
         self._occupied = 0
@@ -194,12 +195,22 @@ class BindingCycle:
             except Exception as error:  # noqa: BLE001 — plugins may raise anything, and no pod may be lost by it
                 self._ports.emit(Failed(f"pod {placement.pod.key}", error))
         if self.claims.release(placement.pod) and known:  # the pod itself may be gone already, and its devices are free only now
-            self._queue.notify(Change(events=ClusterEvent.RESOURCE_CLAIM, label="ResourceClaimUpdate"))
+            self.devices_freed()
+        if self.volumes.release(placement.pod) and known:
+            self.volumes_freed()
         forgotten = self._cluster.state.forget(placement.pod)
         if forgotten and queued.group is not None:
             self._queue.groups.unplaced(placement.pod)
         if forgotten and known:
             self.freed(placement.pod, placement.node)
+
+    def devices_freed(self) -> None:
+        """Notify the queue that devices are free that were reserved for a pod."""
+        self._queue.notify(Change(events=ClusterEvent.RESOURCE_CLAIM, label="ResourceClaimUpdate"))
+
+    def volumes_freed(self) -> None:
+        """Notify the queue that volumes or claims are free that were assumed for a pod."""
+        self._queue.notify(Change(events=ClusterEvent.VOLUME | ClusterEvent.CLAIM, label="PersistentVolumeUpdate"))
 
     def freed(self, pod: PodView, node: str) -> None:
         """Notify the queue that the place of an assumed pod is free."""
@@ -302,7 +313,7 @@ class BindingCycle:
                 check()
                 if (reason := await self._pre_bind(plugin, placement, together)) is not None:
                     raise BindFailed(f"{plugin.name}: {reason.text}")
-            await self._volumes.bind(placement, profile.chain, check)
+            await self.volumes.bind(placement, profile.chain, check)
             await self.claims.bind(placement, profile.chain, check)
         finally:
             queued.stages["pre_bind"] = clock.monotonic() - started
@@ -396,6 +407,7 @@ class BindingCycle:
     async def _bound(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary) -> None:
         pod = placement.pod
         self.claims.bound(pod)
+        self.volumes.release(pod)
         self._queue.done(queued)
         self._writes.forget(pod.uid)
         self._ports.events.record(pod, status.assigned(pod, placement.node))

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 UNREACHABLE, NO_VOLUME, NO_SPACE, NO_SUCH_VOLUME = 1, 2, 4, 8  # the bits of the reasons
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 TOPOLOGY_LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 SEPARATOR = "__"  # between the zones of a volume that is in several
@@ -201,9 +200,9 @@ def _bound(claims: Sequence[objects.PersistentVolumeClaim], snapshot: Snapshot) 
 def _waiting(claims: Sequence[objects.PersistentVolumeClaim], snapshot: Snapshot) -> NDArray[np.uint8]:
     """The bits that claims without a volume set, `(n_nodes,)` (`FindPodVolumes`)."""
     bits = np.zeros(snapshot.n_nodes, np.uint8)
-    chosen = [claim for claim in claims if SELECTED_NODE in claim.metadata.annotations]
+    chosen = [claim for claim in claims if volume_claims.SELECTED_NODE in claim.metadata.annotations]
     for claim in chosen:  # a provisioner has begun to make the volume for one node
-        bits[~node_selection.named(claim.metadata.annotations[SELECTED_NODE], snapshot, ALL)] = NO_VOLUME
+        bits[~node_selection.named(claim.metadata.annotations[volume_claims.SELECTED_NODE], snapshot, ALL)] = NO_VOLUME
     matching = volume_claims.Matching(snapshot)
     to_provision: list[tuple[objects.PersistentVolumeClaim, Mask]] = [(claim, np.ones(len(bits), np.bool_)) for claim in chosen]
     others = volume_claims.by_size([claim for claim in claims if claim not in chosen])
@@ -219,11 +218,16 @@ def _waiting(claims: Sequence[objects.PersistentVolumeClaim], snapshot: Snapshot
 def _provision(claim: objects.PersistentVolumeClaim, snapshot: Snapshot) -> NDArray[np.uint8]:
     """The bits set where no volume can be made for a claim, `(n_nodes,)` (`checkVolumeProvisions`)."""
     storage_class = snapshot.objects.get(objects.StorageClass, volume_claims.claim_class(claim))
-    if storage_class is None or storage_class.provisioner in {"", NO_PROVISIONER}:
+    if storage_class is None or not has_provisioner(storage_class):
         return np.full(snapshot.n_nodes, NO_VOLUME, np.uint8)
     bits = np.where(_capacity(claim, storage_class, snapshot), 0, NO_SPACE).astype(np.uint8)
     bits[~_allowed(storage_class.allowed_topologies, snapshot)] = NO_VOLUME
     return bits
+
+
+def has_provisioner(storage_class: objects.StorageClass) -> bool:
+    """True if volumes of a class can be made; False if there are only those that an administrator makes."""
+    return storage_class.provisioner not in {"", NO_PROVISIONER}
 
 
 def _allowed(terms: Sequence[objects.TopologySelectorTerm], snapshot: Snapshot) -> Mask:

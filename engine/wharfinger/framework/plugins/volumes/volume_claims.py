@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _BOUND_ANNOTATION = "pv.kubernetes.io/bind-completed"
 KINDS = (
     objects.PersistentVolumeClaim,
@@ -104,6 +105,18 @@ def bound_to(claim: objects.PersistentVolumeClaim, volume: objects.PersistentVol
     return replace(claim, metadata=metadata, spec=spec, status=replace(claim.status, phase="Bound"))
 
 
+def reserved(volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> objects.PersistentVolume:
+    """The volume, reserved for a claim."""
+    own = claim.metadata
+    holder = objects.ObjectReference(kind="PersistentVolumeClaim", namespace=own.namespace, name=own.name, uid=own.uid)
+    return replace(volume, spec=replace(volume.spec, claim_ref=holder))
+
+
+def provisioned_on(node: str, claim: objects.PersistentVolumeClaim) -> objects.PersistentVolumeClaim:
+    """The claim with the annotation that makes its provisioner create a volume for a node."""
+    return replace(claim, metadata=replace(claim.metadata, annotations={**claim.metadata.annotations, SELECTED_NODE: node}))
+
+
 def waiting_claims(pod: PodView, store: ObjectStore) -> list[objects.PersistentVolumeClaim]:
     """The pod's claims that exist and are not bound yet, each once."""
     found: list[objects.PersistentVolumeClaim] = []
@@ -140,7 +153,7 @@ def class_not_found(name: str) -> str:
 
 
 FILESYSTEM = "Filesystem"
-NONE = -1
+NONE, NOT_ASKED = -1, -2
 
 
 class VolumeFacts(NamedTuple):
@@ -185,18 +198,21 @@ def reachable(volume: objects.PersistentVolume, snapshot: Snapshot) -> Mask:
 
 
 class Matching:
-    """The volumes that a pod's claims would get: per claim and node the index of a volume, −1 for none."""
+    """The volumes that a pod's claims would get: per claim and node the index of a volume, −1 for none. `row`: only on that node."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, row: int | None = None) -> None:
         self._snapshot = snapshot
+        self._row = row
         self._known = KnownVolumes.of(snapshot.objects)
         self._numbers: dict[str, int] = {}
         self._given: list[NDArray[np.intp]] = []
 
     def give(self, claim: objects.PersistentVolumeClaim) -> Mask:
         """True for nodes where a claim gets a volume that no earlier claim has taken, `(n_nodes,) bool`."""
-        given = np.full(self._snapshot.n_nodes, NONE, np.intp)
-        left = len(given)
+        given = np.full(self._snapshot.n_nodes, NONE if self._row is None else NOT_ASKED, np.intp)
+        if self._row is not None:
+            given[self._row] = NONE
+        left = np.count_nonzero(given == NONE)
         for volume in self._candidates(claim):
             number = self._numbers.setdefault(volume.volume.metadata.name, len(self._numbers))
             rows = np.flatnonzero(given == NONE) if volume.terms is None else node_selection.rows_with(volume.terms, self._snapshot)
@@ -208,7 +224,7 @@ class Matching:
             if not left:
                 break
         self._given.append(given)
-        return np.asarray(given != NONE)
+        return np.asarray(given >= 0)
 
     def chosen(self, row: int) -> tuple[str | None, ...]:
         """The names of the volumes on one node, for the claims in the order in which they got volumes; None for no volume."""
@@ -269,16 +285,44 @@ def waiting_classes(pod: PodView, store: ObjectStore) -> tuple[str, ...]:
     return () if too_many(pod) is not None else tuple({claim_class(claim): None for claim in waiting_claims(pod, store)})
 
 
-def chosen_on(
-    claims: Sequence[objects.PersistentVolumeClaim], snapshot: Snapshot, row: int
-) -> list[tuple[objects.PersistentVolumeClaim, objects.PersistentVolume | None]]:
-    """The claims of a pod with the volume that each gets on a node, smallest claim first; None for one that has to be provisioned."""
-    ordered = by_size(claims)
-    matching = Matching(snapshot)
+class Assumption(NamedTuple):
+    """The change that gives a claim its volume when its pod is placed.
+
+    `before` and `after` are a volume without and with its reservation, or the claim itself without and with the node for its provisioner.
+    They are the same object if the volume is reserved for the claim already.
+    """
+
+    claim: objects.PersistentVolumeClaim
+    before: objects.PersistentVolume | objects.PersistentVolumeClaim
+    after: objects.PersistentVolume | objects.PersistentVolumeClaim
+
+    def is_in(self, store: ObjectStore) -> bool:
+        """True if a store has the changed object; False once an event has replaced it by another version."""
+        metadata = self.after.metadata
+        return store.get(type(self.after), metadata.name, metadata.namespace) is self.after
+
+
+def assumptions(pod: PodView, node: str, snapshot: Snapshot) -> list[Assumption]:
+    """What a placement of a pod on a node means for its claims without a volume (`AssumePodVolumes`).
+
+    Kubernetes 1.36 does not subtract what is to be provisioned from the storage capacity of drivers, and neither does this. A claim for
+    whose provisioner a node is chosen already is left out.
+    """
+    row = snapshot.row(node)
+    claims = [claim for claim in waiting_claims(pod, snapshot.objects) if SELECTED_NODE not in claim.metadata.annotations]
+    if row is None or not claims:
+        return []
+    ordered, matching = by_size(claims), Matching(snapshot, row)
     for claim in ordered:
         matching.give(claim)
-    found = [None if name is None else snapshot.objects.get(objects.PersistentVolume, name) for name in matching.chosen(row)]
-    return list(zip(ordered, found, strict=True))
+    found: list[Assumption] = []
+    for claim, name in zip(ordered, matching.chosen(row), strict=True):
+        volume = None if name is None else snapshot.objects.get(objects.PersistentVolume, name)
+        if volume is None:
+            found.append(Assumption(claim, claim, provisioned_on(node, claim)))
+        else:
+            found.append(Assumption(claim, volume, reserved(volume, claim) if volume.spec.claim_ref is None else volume))
+    return found
 
 
 def _holder(volume: objects.PersistentVolume) -> str | tuple[str, str]:
