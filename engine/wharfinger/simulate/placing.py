@@ -180,18 +180,19 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
     watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
     mode: Mode = Mode.SEQUENTIAL,
     tried: Tried = ignore,
+    preempt: bool = True,
 ) -> Generator[None, None, tuple[list[Outcome[Seen]], GroupResult]]:
     """A generator of steps that returns the outcomes for the members of a group that wait, those with a node first, and the group's result.
 
-    In SEQUENTIAL mode they are placed in `target` and in `index`; victims of preemption leave both, and count for the first
-    member.
+    In SEQUENTIAL mode they are placed in `target` and in `index`; victims of preemption, if it may `preempt`, leave both, and count for
+    the first member.
     """
     from wharfinger.groups.attempt import attempt, decided, undecided  # noqa: PLC0415 — most questions have no groups, and start earlier without
 
     assert turn.group is not None  # noqa: S101 — the caller passes turns of groups
     state = target.state
     pods = tuple(map(target.claimed, turn.pods))
-    found = yield from attempt(decider, state, index, turn.group, pods, preempt=True)
+    found = yield from attempt(decider, state, index, turn.group, pods, preempt=preempt)
     evicted: tuple[PodView, ...] = ()
     if found.freed is not None and mode is Mode.SEQUENTIAL:
         evicted, found = found.freed.victims, found.after_evictions()

@@ -12,6 +12,10 @@ of those that stayed.
 Which pod of a step is gone first is chance. Where a pod that waits may get a place as soon as one of them is gone, that would decide which
 pod gets it. So then a step is one eviction. Pods that wait and get no place however many pods leave are no reason for that.
 
+A pod that needs preemption is nominated first: its victims are marked as deleted, and count on their nodes while the other pods that are
+ready are tried. Once nothing is ready, the victims leave, and the pod is decided again. A group that needs preemption is placed at once.
+A pod that no change has woken does not preempt others, as the scheduler does not try it.
+
 Who gets the last disruption of a budget is chance in a real drain; here it is the first pod in the order of the queue.
 """
 
@@ -33,6 +37,7 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.extension import Plugin
+from wharfinger.framework.plugins import default_preemption
 from wharfinger.framework.plugins.victims import has_lower
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult, GroupState
@@ -48,7 +53,7 @@ from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, po
 from wharfinger.simulate.placing import place_group, queue_order, read_in_steps
 from wharfinger.steps import at_once
 from wharfinger.what_if.leaving_pods import Evictions, Refusal, cordoned, recreated, refusals, replaceable, replaced_early, staying
-from wharfinger.what_if.supposed_changes import SupposedChanges, placed
+from wharfinger.what_if.supposed_changes import SupposedChanges
 from wharfinger.what_if.supposed_queue import SupposedQueue, WaitingTurn
 
 PODS_PER_STEP = 64
@@ -219,6 +224,8 @@ class _LeavingPod:
     placement: PodResult | None = None
     displaced_by: str | None = None
     alone: bool = False
+    victims: tuple[PodView, ...] = ()
+    """The pods that preemption has evicted for it."""
 
     def __post_init__(self) -> None:
         self.replacement = self.old = self.pod
@@ -277,6 +284,8 @@ class _Drain:
         self._failed_at = -1
         self._decided = self._tried = 0
         self._entered = 0
+        self._preempting: list[tuple[_LeavingPod, list[PodView]]] = []  # pods with a nominated node, and victims that are not marked yet
+        self._going: list[_LeavingPod] = []  # victims that are marked
         self._uses: dict[str, tuple[int, int]] = {}
         self._index = GroupIndex(self._state.objects)
         self._groups: dict[str, GroupResult] = {}
@@ -414,14 +423,15 @@ class _Drain:
         for moving in late:
             self._create_again(moving)
 
-    def _mark(self, moving: _LeavingPod) -> None:
-        """Mark a pod as deleted."""
+    def _mark(self, moving: _LeavingPod, *, preempted: bool = False) -> None:
+        """Mark a pod as deleted, with `preempted` for another pod."""
+        moving.old = moving.pod
         if moving.is_replaced_early:
-            moving.old = self._supposed.begin_leaving(moving.pod)
+            moving.old = self._supposed.begin_leaving(moving.pod, preempted=preempted)
             self._index.remove(moving.pod.uid)
             self._index.put(moving.old)
         elif self._queue:
-            self._supposed.mark_deleted(moving.pod)
+            self._supposed.mark_deleted(moving.pod, preempted=preempted)
 
     def _evicted(self, left: Iterable[_LeavingPod], *, one_by_one: bool) -> Generator[None, None, list[_LeavingPod]]:
         """The pods whose eviction is allowed now, each counted; with `one_by_one` the first of them, `alone` if there are others."""
@@ -528,9 +538,49 @@ class _Drain:
         return (yield from hints.group_rejectors(self._decider, self._state.snapshot, terms, tuple(turn.members.values())))
 
     def _place_woken(self) -> Generator[None]:
-        """Try the pods that are ready, in the order of the queue."""
-        while (turn := self._queue.pop()) is not None:
-            self._queue.failed(turn, (yield from self._attempt(turn)))
+        """Try the pods that are ready, in the order of the queue, and let victims of preemption leave."""
+        yield from self._place_ready()
+        while self._going:
+            yield from self._let_victims_leave()
+
+    def _place_ready(self) -> Generator[None]:
+        """Try the pods that are ready, in the order of the queue. Once none is, mark the victims and try again those that wait for them."""
+        while True:
+            self._update_budgets()
+            while (turn := self._queue.pop()) is not None:
+                self._queue.failed(turn, (yield from self._attempt(turn)))
+            if not self._preempting:
+                return
+            preempting, self._preempting = self._preempting, []
+            for for_pod, victims in preempting:
+                for victim in victims:
+                    moving = self._displace(victim, for_pod.pod.key)
+                    self._mark(moving, preempted=True)
+                    self._going.append(moving)
+            for for_pod, _ in preempting:
+                self._queue.activate(for_pod.replacement.uid)
+
+    def _let_victims_leave(self) -> Generator[None]:
+        """Let the victims that are marked leave their nodes, and create them again as their controllers do."""
+        going, self._going = self._going, []
+        for moving in going:
+            if moving.is_replaced_early:
+                self._create_again(moving)
+        yield from self._place_ready()
+        for moving in going:
+            self._supposed.leave(moving.old)
+            self._index.remove(moving.old.uid)
+            yield from self._place_ready()
+        for moving in going:
+            if not moving.is_replaced_early:
+                self._create_again(moving)
+        yield from self._place_ready()
+
+    def _update_budgets(self) -> None:
+        """Write the present numbers of budgets, which preemption reads."""
+        if self._queue:
+            for budget in self._evictions.changed():
+                self._supposed.put(budget)
 
     def _place(self) -> Generator[None]:
         """Try the pods that are ready, in the order of the queue, and then the others, whose reasons may be others now."""
@@ -541,7 +591,7 @@ class _Drain:
             for turn in self._queue.sleeping():
                 n_members = len(turn.members)
                 self._queue.take(turn)
-                rejectors = yield from self._attempt(turn)
+                rejectors = yield from self._attempt(turn, preempt=False)
                 if turn.outdated:
                     turn.rejectors, turn.outdated = rejectors, False
                 self._queue.put_back(turn)
@@ -549,31 +599,36 @@ class _Drain:
                     again = True
                     break
 
-    def _attempt(self, turn: WaitingTurn) -> Generator[None, None, frozenset[Plugin]]:
-        """A generator of steps that tries a pod or a group; pods with a node leave the turn. Returns the plugins that reject others."""
+    def _attempt(self, turn: WaitingTurn, *, preempt: bool = True) -> Generator[None, None, frozenset[Plugin]]:
+        """A generator of steps that tries a pod or a group; pods with a node leave the turn. Returns the plugins that reject others.
+
+        With `preempt`, pods may be evicted for it.
+        """
         moving = [self._moving[uid] for uid in turn.members]
         decided = self._decided
         if turn.group is None:
-            for_pod, (victims, rejectors) = moving[0], self._try(moving[0])
+            rejectors = self._try(moving[0], preempt=preempt)
         else:
-            victims, for_pod = yield from self._try_group(turn.group, moving)
+            victims, for_pod = yield from self._try_group(turn.group, moving, preempt=preempt)
+            for victim in victims:
+                self._create_again(self._displace(victim, for_pod.pod.key))
         for each in moving:
             if each.placement is not None and each.placement.node is not None:
                 self._evictions.replaced(each.pod)
                 del turn.members[each.replacement.uid]
         if turn.group is not None:
             rejectors = (yield from self._group_rejectors(turn.group, turn)) if turn.members else frozenset()
-        for victim in victims:
-            self._displace(victim, for_pod.pod.key)
         self._tried += 1
         if turn.group is not None or self._decided != decided or self._tried % PODS_PER_STEP == 0:
             yield
         return rejectors
 
-    def _try_group(self, key: str, members: Sequence[_LeavingPod]) -> Generator[None, None, tuple[tuple[PodView, ...], _LeavingPod]]:
+    def _try_group(
+        self, key: str, members: Sequence[_LeavingPod], *, preempt: bool
+    ) -> Generator[None, None, tuple[tuple[PodView, ...], _LeavingPod]]:
         """A generator of steps that places members of a group, and returns the pods evicted for it with the member named for them."""
         turn = Turn(pods=tuple(moving.replacement for moving in members), group=key)
-        outcomes, result = yield from place_group(self._decider, self._supposed, self._index, turn, watch=_seen)
+        outcomes, result = yield from place_group(self._decider, self._supposed, self._index, turn, watch=_seen, preempt=preempt)
         by_uid = {moving.replacement.uid: moving for moving in members}
         victims: list[PodView] = []
         for outcome in outcomes:
@@ -582,8 +637,8 @@ class _Drain:
         self._groups[key] = result
         return tuple(victims), by_uid[outcomes[0].decision.pod.uid] if outcomes else members[0]
 
-    def _try(self, moving: _LeavingPod) -> tuple[tuple[PodView, ...], frozenset[Plugin]]:
-        """Decide about a replacement; returns the pods that were evicted for it, and the plugins that reject it.
+    def _try(self, moving: _LeavingPod, *, preempt: bool) -> frozenset[Plugin]:
+        """Decide about a replacement, for which with `preempt` pods may be evicted; returns the plugins that reject it.
 
         Pods with equal keys get equal answers, so a failure is decided once as long as the state is the same.
         """
@@ -594,26 +649,43 @@ class _Drain:
         known = self._failed.get(key)
         if known is not None:
             moving.placement = structs.replace(known[0], pod=pod.key)
-            return (), known[1]
+            return known[1]
         self._decided += 1
-        rejectors: frozenset[Plugin] = frozenset()
-
-        def note(decision: Decision) -> None:
-            nonlocal rejectors
-            rejectors = hints.rejectors(decision)
-
-        moving.placement, evicted = placed(self._decider, self._supposed, pod, note)
-        if self._failed_at == self._state.revision:
+        decision = self._decider.decide(snapshot, pod)
+        moving.placement = pod_result(decision, moving.victims)
+        if decision.node is not None:
+            self._supposed.place(decision.assigned, decision.node, decision.claims)
+            return frozenset()
+        rejectors = hints.rejectors(decision)
+        if decision.nominated is not None and preempt:
+            self._nominate(moving, decision.nominated, decision.victims)
+        elif decision.nominated is None and preempt and default_preemption.WAITING not in decision.message:
+            self._supposed.remove_nomination(pod)
+        if self._failed_at == self._state.revision and decision.nominated is None:
             self._failed[key] = moving.placement, rejectors
-        return evicted, rejectors
+        return rejectors
 
-    def _displace(self, victim: PodView, displaced_by: str) -> None:
-        """Count a pod that preemption has evicted, and put its replacement into the queue."""
+    def _nominate(self, moving: _LeavingPod, node: str, victims: Sequence[PodView]) -> None:
+        """Nominate a node for a pod, from which victims are to leave, and take the nomination from those of lower priority there."""
+        pod, snapshot = moving.replacement, self._state.snapshot()
+        for other in tuple(snapshot.nominated(snapshot.known_row(node))):
+            if other.priority < pod.priority:
+                self._supposed.remove_nomination(other)
+                self._queue.activate(other.uid)
+        evicted = [victim for victim in victims if not snapshot.leaving(victim)]
+        moving.victims += tuple(evicted)
+        self._preempting.append((moving, evicted))
+        self._supposed.nominate(pod, node, victims)
+
+    def _displace(self, victim: PodView, displaced_by: str) -> _LeavingPod:
+        """Count a pod that preemption evicts. A pod that the drain has evicted before leaves in the step of that."""
         self._evictions.count_lost(victim)
         self._index.remove(victim.uid)
         moving = self._moving.setdefault(victim.uid, _LeavingPod(victim, victim.node_name))
-        moving.step, moving.refusal, moving.order, moving.displaced_by = self.steps, None, self._next_order(), displaced_by
-        self._create_again(moving)
+        moving.refusal = None
+        if moving.step is None:
+            moving.step, moving.order, moving.displaced_by = self.steps, self._next_order(), displaced_by
+        return moving
 
     def remove(self, nodes: Sequence[str]) -> Generator[None]:
         """Remove the nodes, and place the replacements that were placed there because they tolerate a cordon. It cannot be undone."""

@@ -12,7 +12,7 @@ Running pods that a question takes from their nodes and places again are named b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -128,11 +128,12 @@ class _Count(Struct):
 class Evictions:
     """The evictions that the budgets of a cluster allow now; updated with each counted eviction, loss and replacement."""
 
-    __slots__ = ("_budgets", "_counts")
+    __slots__ = ("_budgets", "_counted", "_counts")
 
     def __init__(self, store: ObjectStore) -> None:
         self._budgets = Budgets(store)
         self._counts: dict[str, _Count] = {}
+        self._counted: dict[str, objects.PodDisruptionBudget] = {}  # those whose counts have changed since `changed` was called
 
     def covering(self, pod: PodView) -> tuple[objects.PodDisruptionBudget, ...]:
         """The budgets that cover a pod; none for a pod that is starting, has ended or is being deleted, which the API always evicts."""
@@ -143,6 +144,13 @@ class Evictions:
     def allowed(self, budget: objects.PodDisruptionBudget) -> int:
         """The disruptions that a budget allows now."""
         return self._count(budget).allowed
+
+    def changed(self) -> Iterator[objects.PodDisruptionBudget]:
+        """The budgets that were counted since the last call, with a status that has their present numbers."""
+        counted, self._counted = self._counted, {}
+        for budget in counted.values():
+            now = self._count(budget)
+            yield replace(budget, status=replace(budget.status, disruptions_allowed=now.allowed, current_healthy=now.healthy))
 
     def guarding(self, pod: PodView) -> Mapping[str, int]:
         """The evictions that each budget of the pod allows now, by name; empty for a pod with several budgets."""
@@ -180,7 +188,7 @@ class Evictions:
         """Count an eviction that is not refused."""
         for budget in self.covering(pod):
             if self._guards(budget, pod):
-                now = self._count(budget)
+                now = self._changing(budget)
                 now.allowed -= 1
                 now.healthy -= healthy(pod)
 
@@ -188,14 +196,14 @@ class Evictions:
         """Count a pod that leaves without the Eviction API, as a victim of preemption does."""
         for budget in self.covering(pod):
             if healthy(pod):
-                now = self._count(budget)
+                now = self._changing(budget)
                 now.healthy -= 1
                 now.allowed = min(now.allowed, max(0, now.healthy - now.desired))
 
     def replaced(self, pod: PodView) -> None:
         """Count a healthy pod as the replacement of `pod`, which has left."""
         for budget in self._budgets.covering(pod):
-            now = self._count(budget)
+            now = self._changing(budget)
             now.healthy += 1
             now.allowed += now.healthy > now.desired
 
@@ -204,6 +212,11 @@ class Evictions:
         now = self._count(budget)
         lenient = budget.spec.unhealthy_pod_eviction_policy == ALWAYS_ALLOW or now.healthy >= now.desired > 0
         return healthy(pod) or not lenient
+
+    def _changing(self, budget: objects.PodDisruptionBudget) -> _Count:
+        """The numbers of a budget, which the caller changes."""
+        self._counted[objects.key_of(budget)] = budget
+        return self._count(budget)
 
     def _count(self, budget: objects.PodDisruptionBudget) -> _Count:
         name, status = objects.key_of(budget), budget.status

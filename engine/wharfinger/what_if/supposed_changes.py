@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.cluster_event import (
     Change,
+    ClusterEvent,
     node_updated,
     object_put,
     object_removed,
@@ -49,6 +50,7 @@ from wharfinger.simulate.placing import bind_claims, place_group, read_in_steps
 from wharfinger.what_if.leaving_pods import MARKED, staying
 
 _PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOf")
+_PREEMPTED = objects.PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
 _OF_VOLUMES = (objects.PersistentVolumeClaim, objects.PersistentVolume)
 
 
@@ -68,6 +70,8 @@ class SupposedChanges:
     def _forget(self) -> None:
         self._placed: dict[str, PodView] = {}
         self._nominated: list[tuple[PodView, str]] = []
+        self._nominees: dict[str, PodView] = {}  # the pods that `nominate` was called for
+        self._leaving: list[str] = []  # the uids that `expect_leaving` was called for
         self._nodes: list[NewNode] = []
         self._left: list[PodView] = []
         self._marked: dict[str, PodView] = {}
@@ -88,9 +92,7 @@ class SupposedChanges:
 
     def place(self, pod: PodView, node: str, claims: Iterable[ClaimAllocation] = ()) -> None:
         """Count a pod on a node, with its claims bound there, and devices taken for `claims`."""
-        nominated = self.state.snapshot().nominated_to(pod.uid)
-        if nominated is not None:
-            self._nominated.append((pod, nominated))
+        self._keep_nomination(pod)
         if pod.object.spec.volumes and volume_claims.waiting_claims(pod, self.state.objects):
             self._keep_volumes()
             bind_claims(self.state, pod, node)
@@ -98,6 +100,29 @@ class SupposedChanges:
         self.state.assume(pod, node)
         self._placed[pod.uid] = pod
         self.changed(pod_placed(pod, node))
+
+    def nominate(self, pod: PodView, node: str, victims: Iterable[PodView]) -> None:
+        """Nominate a node for a pending pod, where victims of preemption are about to leave."""
+        self._keep_nomination(pod)
+        self._nominees[pod.uid] = pod
+        self.state.nominate(pod, node)
+        for victim in victims:
+            self._leaving.append(victim.uid)
+            self.state.expect_leaving(victim.uid)
+
+    def remove_nomination(self, pod: PodView) -> None:
+        """Take the nomination of a pending pod back, if it has one."""
+        self._keep_nomination(pod)
+        node = self.state.snapshot().nominated_to(pod.uid)
+        if node is not None:
+            self.state.remove_nomination(pod)
+            self.changed(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
+
+    def _keep_nomination(self, pod: PodView) -> None:
+        """Remember the nomination that a pod has from the beginning."""
+        nominated = self.state.snapshot().nominated_to(pod.uid)
+        if nominated is not None and pod.uid not in self._nominees:
+            self._nominated.append((pod, nominated))
 
     def put(self, obj: objects.AnyObject) -> None:
         """Add or replace an object that is neither a node nor a pod."""
@@ -125,18 +150,23 @@ class SupposedChanges:
             self.state.add_pod(pod)
         self._nodes.append(new)
 
-    def mark_deleted(self, pod: PodView) -> None:
-        """Mark a placed pod as being deleted; it stays on its node until `leave`."""
+    def mark_deleted(self, pod: PodView, *, preempted: bool = False) -> None:
+        """Mark a placed pod as being deleted, with `preempted` for another pod; it stays on its node until `leave`."""
         placed = self.state.snapshot().placed(pod.uid)
         if placed is None or pod.terminating:
             return
         was = placed[1]
-        marked = was.with_deletion(MARKED)
-        self._marked[pod.uid] = was
-        self.state.add_pod(marked)
+        marked = _marked(was, preempted=preempted)
+        if pod.uid in self._placed:
+            self.state.remove_pod(was)
+            self.state.assume(marked, was.node_name)
+            self._placed[pod.uid] = marked
+        else:
+            self._marked[pod.uid] = was
+            self.state.add_pod(marked)
         self.changed(pod_changed(was, marked))
 
-    def begin_leaving(self, pod: PodView) -> PodView:
+    def begin_leaving(self, pod: PodView, *, preempted: bool = False) -> PodView:
         """Mark a placed pod as being deleted, so that its replacement can be placed before it leaves; returns the marked pod.
 
         A replacement has the uid and the claims of the pod itself, so the marked pod has another uid, and other claims for its devices.
@@ -146,7 +176,7 @@ class SupposedChanges:
             raise UnknownObject(f"pod {pod.key} is on no node")
         was = placed[1]
         self._n_leaving += 1
-        own = was.with_deletion(MARKED).object
+        own = _marked(was, preempted=preempted).object
         metadata = replace(own.metadata, uid=f"{was.uid}/leaving-{self._n_leaving}")
         leaving = PodView(replace(own, metadata=metadata)).placed_on(was.node_name)
         self.state.remove_pod(was)
@@ -185,6 +215,7 @@ class SupposedChanges:
 
     def undo(self) -> None:
         """Restore the state; later changes can be undone in the same way."""
+        self._end_preemption()
         for pod in self._placed.values():
             self.state.forget(pod)
         for node in reversed(self._replaced):
@@ -207,6 +238,13 @@ class SupposedChanges:
             self.state.set_group_size(key, self._sizes.get(key, 0))
         self._forget()
 
+    def _end_preemption(self) -> None:
+        """Undo `nominate`."""
+        for pod in self._nominees.values():
+            self.state.remove_nomination(pod)
+        for uid in self._leaving:
+            self.state.expect_staying(uid)
+
     def _keep_volumes(self) -> None:
         if self._volumes is None:
             self._volumes = self._all_volumes()
@@ -223,6 +261,16 @@ class SupposedChanges:
 
     def _all_volumes(self) -> dict[tuple[str, str], objects.AnyObject]:
         return {(objects.kind_of(obj), objects.key_of(obj)): obj for kind in _OF_VOLUMES for obj in self.state.objects.all(kind)}
+
+
+def _marked(pod: PodView, *, preempted: bool) -> PodView:
+    """The pod as it is while it is being deleted, with `preempted` for another pod."""
+    marked = pod.with_deletion(MARKED)
+    if not preempted:
+        return marked
+    own = marked.object
+    others = tuple(each for each in own.status.conditions if each.type != _PREEMPTED.type)
+    return PodView(replace(own, status=replace(own.status, conditions=(*others, _PREEMPTED)))).placed_on(pod.node_name)
 
 
 def _held_by(pod: PodView, claim: objects.ResourceClaim, suffix: str) -> objects.ResourceClaim:

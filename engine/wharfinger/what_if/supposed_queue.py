@@ -120,6 +120,13 @@ class SupposedQueue:
         """Take out one of the turns that no change has woken, until `put_back`."""
         self._sleeping.remove(turn)
 
+    def activate(self, uid: str) -> None:
+        """Let a pod be tried again, if it waits alone and no change has woken it."""
+        turn = self._turns.get(uid)
+        if turn is not None and turn not in self._ready:
+            self._sleeping.remove(turn)
+            self.wake(turn)
+
     # ── changes ──
 
     def notify(self, change: Change) -> None:

@@ -12,14 +12,16 @@ from tests.property.predictions.world import BACKOFF
 
 EARLY = (28, 48, 89, 127, 131, 143, 144, 153, 193)
 """Clusters in which it matters that a replacement is there before the pod is gone."""
+PREEMPTING = (31, 78, 110, 244, 337)
+"""Clusters in which it matters, if all have priorities, that victims of preemption count on their nodes while other pods are tried."""
 
 
 @pytest.mark.parametrize("pause", [0.0, 2 * BACKOFF], ids=["in backoff", "after the backoffs"])
-@pytest.mark.parametrize("seeds", [EARLY, range(40, 80)], ids=["replaced early", "drawn"])
+@pytest.mark.parametrize("seeds", [EARLY, PREEMPTING, range(40, 80)], ids=["replaced early", "preempting", "drawn"])
 def test_every_pod_is_where_the_plan_says(tmp_path, seeds, pause):
-    placed = 0
+    placed, always = 0, ("priorities", "preemption") if seeds == PREEMPTING else ()
     for seed in seeds:
-        one = drawn(seed)
+        one = drawn(seed, always=always)
         plan, problems = asyncio.run(drain_problems(one, load(tmp_path, one), pause, order=seed % 7))
         assert not problems, (seed, problems)
         placed += sum(pod.node is not None for pod in plan.pods)

@@ -155,6 +155,9 @@ class World(Running):
         await self.calm()
         self.count_budgets()
         await self.calm()
+        self.clock.move(2 * BACKOFF)  # pods that a rule about metrics rejects are tried again only then
+        self.measure()
+        await self.calm()
 
     def gone(self, pod: objects.Pod) -> None:
         """Remove a pod and its claims."""

@@ -10,10 +10,13 @@ from tests.unit.simulate.test_groups import pod_group
 from tests.unit.what_if.test_evictions import WEB, budget
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.chain import assemble
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.what_if.drain import DrainOutcome, drain
+from wharfinger.steps import at_once
+from wharfinger.what_if.drain import DrainOutcome, drain, drain_steps
+from wharfinger.what_if.supposed_changes import SupposedChanges
 
 
 def owned(name, *, on="a", kind="ReplicaSet", cpu="1", metadata=None, **more):
@@ -152,6 +155,70 @@ def test_victims_of_preemption_move_on():
     assert outcomes(result) == [("high", "placed", "b", 1), ("low", "placed", "c", 1), ("bare", "gone", None, 1)]
     assert [each.displaced_by for each in result.pods] == [None, "default/high", "default/high"]
     assert result.pods[0].placement.victims == ("default/low", "default/bare")
+
+
+def required(label, key):
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": label}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def prefers(name):
+    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": here}]}}
+
+
+def being_preempted():
+    """A node to drain, of which one pod needs preemption, and another has to be apart from the victim."""
+    apart = {"affinity": {**required(WEB, "kubernetes.io/hostname"), **prefers("b")}}
+    labelled = [
+        node(name, labels={"kubernetes.io/hostname": name}, offer={"cpu": cpu}) for name, cpu in (("a", "4"), ("b", "3"), ("c", "1"))
+    ]
+    high, middle = owned("high", cpu="2", kind="StatefulSet", priority=9), owned("middle", kind="StatefulSet", priority=5, **apart)
+    return state(labelled, [high, middle, owned("low", on="b", cpu="2", labels=WEB)])
+
+
+def test_other_pods_are_tried_while_victims_of_preemption_still_count_on_their_node():
+    result = drained(being_preempted())
+    assert outcomes(result) == [("high", "placed", "b", 1), ("middle", "placed", "c", 1), ("low", "waits", None, 1)]
+    assert [each.displaced_by for each in result.pods] == [None, None, "default/high"]
+
+
+def test_a_supposed_drain_with_preemption_is_undone():
+    cluster = being_preempted()
+    with SupposedChanges(cluster) as supposed:
+        result = at_once(drain_steps(Decider(assemble()), supposed, ["a"]))
+        assert len(result.pods) == 3
+    snapshot = cluster.snapshot()
+    there = {placed.name: (placed.node_name, placed.terminating) for placed, assumed in cluster.placements() if not assumed}
+    assert there == {"high": ("a", False), "middle": ("a", False), "low": ("b", False)}
+    assert not snapshot.evicted
+    assert not len(snapshot.nominated_rows)
+
+
+def test_a_pod_that_no_change_wakes_does_not_preempt():
+    failed = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
+    waiting = PodView(decode.convert(pod("waiting", requests={"cpu": "2"}, priority=9, status=failed), objects.Pod))
+    cluster = state(
+        [node("a", offer={"cpu": "1"}), node("b", offer={"cpu": "2"})], [owned("one", cpu="900m"), owned("low", on="b", cpu="1500m")]
+    )
+    assert outcomes(drained(cluster, waiting=[waiting])) == [("one", "waits", None, 1), ("waiting", "waits", None, None)]
+
+
+def test_a_pod_that_the_drain_has_evicted_leaves_in_that_step_also_if_its_replacement_is_evicted_by_preemption():
+    cluster = state([node("a"), node("b", offer={"cpu": "2"})], [owned("low"), owned("high", cpu="2", kind="StatefulSet", priority=9)])
+    result = drained(cluster)
+    assert outcomes(result) == [("high", "placed", "b", 1), ("low", "waits", None, 1)]
+    assert [each.displaced_by for each in result.pods] == [None, None]
+
+
+@pytest.mark.parametrize(("allowed", "expected"), [(2, "b"), (1, "c")])
+def test_preemption_reads_the_budgets_as_the_drain_has_left_them(allowed, expected):
+    healthy = {"currentHealthy": allowed + 1, "desiredHealthy": 1}
+    nodes = [node("a"), node("b", offer={"cpu": "2"}), node("c", offer={"cpu": "2"})]
+    evicted = owned("evicted", kind="StatefulSet", labels=WEB)
+    pods = [evicted, owned("high", cpu="2", kind="StatefulSet", priority=9), owned("guarded", on="b", labels=WEB)]
+    cluster = state(nodes, [*pods, owned("other", on="c", priority=1)], podDisruptionBudgets=[budget(allowed=allowed, **healthy)])
+    assert {name: on for name, _, on, _ in outcomes(drained(cluster))}["high"] == expected
 
 
 def test_pods_that_wait_already_compete():
