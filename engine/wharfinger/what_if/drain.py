@@ -58,6 +58,8 @@ from wharfinger.what_if.supposed_queue import SupposedQueue, WaitingTurn
 
 PODS_PER_STEP = 64
 """The pods whose budgets are checked in one step, or that get an answer which is known."""
+MOST_PREEMPTIONS = 5
+"""The attempts of preemption for one pod: its victims may come back each time before it is decided again, without end."""
 LEAVING = "it is being deleted already"
 LOST = "no controller creates it again"
 
@@ -226,6 +228,7 @@ class _LeavingPod:
     alone: bool = False
     victims: tuple[PodView, ...] = ()
     """The pods that preemption has evicted for it."""
+    preemptions: int = 0
 
     def __post_init__(self) -> None:
         self.replacement = self.old = self.pod
@@ -657,7 +660,10 @@ class _Drain:
             self._supposed.place(decision.assigned, decision.node, decision.claims)
             return frozenset()
         rejectors = hints.rejectors(decision)
-        if decision.nominated is not None and preempt:
+        if decision.nominated is not None and moving.preemptions >= MOST_PREEMPTIONS:
+            why = f"{decision.message} Preemption has freed {decision.nominated} {MOST_PREEMPTIONS} times, and others took the room"
+            moving.placement = structs.replace(moving.placement, message=why)
+        elif decision.nominated is not None and preempt:
             self._nominate(moving, decision.nominated, decision.victims)
         elif decision.nominated is None and preempt and default_preemption.WAITING not in decision.message:
             self._supposed.remove_nomination(pod)
@@ -674,6 +680,7 @@ class _Drain:
                 self._queue.activate(other.uid)
         evicted = [victim for victim in victims if not snapshot.leaving(victim)]
         moving.victims += tuple(evicted)
+        moving.preemptions += 1
         self._preempting.append((moving, evicted))
         self._supposed.nominate(pod, node, victims)
 

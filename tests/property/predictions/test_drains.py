@@ -16,6 +16,12 @@ PREEMPTING = (31, 78, 110, 244, 337)
 """Clusters in which it matters, if all have priorities, that victims of preemption count on their nodes while other pods are tried."""
 
 
+def test_a_drain_ends_also_if_victims_of_preemption_come_back_again_and_again(tmp_path):
+    one = drawn(2222, always=("priorities", "preemption", "budgets"))
+    plan, _ = asyncio.run(drain_problems(one, load(tmp_path, one), 0.0, order=2222 % 7))
+    assert plan.pods
+
+
 @pytest.mark.parametrize("pause", [0.0, 2 * BACKOFF], ids=["in backoff", "after the backoffs"])
 @pytest.mark.parametrize("seeds", [EARLY, PREEMPTING, range(40, 80)], ids=["replaced early", "preempting", "drawn"])
 def test_every_pod_is_where_the_plan_says(tmp_path, seeds, pause):
