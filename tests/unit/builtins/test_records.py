@@ -193,7 +193,7 @@ def test_plugins_are_those_of_the_framework() -> None:
     found = {}
     for _, plugin in registry.built_in():
         filters, scores = issubclass(plugin, extension.FilterPlugin), issubclass(plugin, extension.ScorePlugin)
-        arguments = short.get(plugin.name, {field.alias for field in plugin.arguments_model.model_fields.values()})
+        arguments = short.get(plugin.name, set(plugin.arguments_model.__struct_encode_fields__))
         found[plugin.name] = PluginRecord(
             is_filter=filters,
             weight=plugin.default_weight if issubclass(plugin, extension.ScorePlugin) else None,
