@@ -192,3 +192,12 @@ def test_what_several_policies_take_together_is_no_step(text, monkeypatch):
             there.assume(fleet.pod("other"), "n1")
         else:
             there.add_node(fleet.node(f"new{number}"))
+
+
+def test_many_rules_are_prepared_in_steps_also_on_few_nodes():
+    there, pod = fleet.state(fleet.node("a"), fleet.node("b")), fleet.pod()
+    text = OF_MANY.replace("{{", "{").replace("}}", "}")
+    decider = Decider(assemble([accepted(text.replace("many{}", f"many{number}")) for number in range(16)]))
+    found, decision = works(decider, there, pod)
+    assert max(found) < sum(found) / 3
+    assert is_same(decision, decider, there, pod)

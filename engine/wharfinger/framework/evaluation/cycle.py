@@ -44,6 +44,8 @@ DROPPED_AT_ONCE = 16
 """Templates that are dropped at a time; a template of 5,000 nodes takes a tenth of a millisecond."""
 STEPS_AT_ONCE = 10
 """Steps of reading placed pods and computing columns that are taken together before a decision."""
+RULES_AT_ONCE = 200
+"""Filters and scores of a pod up to which these steps are taken together."""
 CALLS_AT_ONCE = 500
 """Calls for one column up to which these steps are taken together; a call takes about 1 µs in each step."""
 NO_OUTCOME = PostFilterOutcome()
@@ -137,9 +139,9 @@ class Decider:
                 yield Pause.CONCLUDING
 
     def _has_costly_rules(self, snapshot: Snapshot, pod: PodView, kept: Evaluation | None) -> bool:
-        """True if policies compute so much for each node that it is not done at once."""
+        """True if policies compute so much for each node, or have so many rules, that it is not done at once."""
         pod_rules = self.chain.pod_rules(pod, snapshot) if kept is None else kept.pod_rules
-        return pod_rules.operations * snapshot.n_nodes > OPERATIONS_AT_ONCE
+        return pod_rules.operations * snapshot.n_nodes > OPERATIONS_AT_ONCE or pod_rules.n_rules > RULES_AT_ONCE
 
     def takes_long(self, snapshot: Snapshot, pod: PodView) -> bool:
         """True if policies make a decision now longer than one step may be, because the cluster has changed since `precompute`."""
