@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import wharfinger
+from tests import local_volumes
 from tests.cluster import devices, mixed_pods, objects
 from tests.cluster.api import Api, Refused
 from tests.cluster.control_plane import ControlPlane
@@ -72,8 +73,6 @@ WIDGET = "example.com/widget"
 MANY = 1000
 SANDBOX, OVERHEAD = "sandbox", 250
 """A runtime class, and the millicores that it adds to each pod."""
-LOCAL = "local"
-"""The class of volumes that are bound when a pod needs them, and that can be used on one node."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 Plain = dict[str, Any]
@@ -100,7 +99,7 @@ def setting(namespaces: Iterable[str]) -> Iterator[Plain]:
     yield {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
-        "metadata": {"name": LOCAL},
+        "metadata": {"name": local_volumes.CLASS},
         "provisioner": "kubernetes.io/no-provisioner",
         "volumeBindingMode": "WaitForFirstConsumer",
     }
@@ -664,20 +663,7 @@ def _enlarged(spec: Plain, millis: int, draw: random.Random) -> int:
 
 def _volume(name: str, node: str, claim: str, namespace: str, *, bound: bool) -> list[Plain]:
     """A volume that can be used on one node, and a claim for it."""
-    here = {"key": mixed_pods.HOST, "operator": "In", "values": [node]}
-    volume: Plain = {
-        "capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": LOCAL,
-        "local": {"path": "/data"},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
-    }
-    wanted: Plain = {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": LOCAL,
-        "resources": {"requests": {"storage": "1Gi"}},
-        "selector": {"matchLabels": {"volume": name}},
-    }
+    volume, wanted = local_volumes.specs(name, mixed_pods.HOST, node)
     if bound:
         volume["claimRef"] = {"namespace": namespace, "name": claim}
         wanted["volumeName"] = name

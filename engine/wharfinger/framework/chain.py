@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from wharfinger.errors import UsageError
 from wharfinger.framework import extension, plugin_calls
-from wharfinger.framework.arguments import BuiltInArguments, differing, shown
+from wharfinger.framework.arguments import differing, shown
 from wharfinger.framework.extension import (
     AnnotatingPlugin,
     DevicePlugin,
@@ -320,19 +320,10 @@ def _ordered(policies: Sequence[CompiledPolicy], registry: Registry) -> list[Com
 
 
 def _link(plugin: type[extension.Plugin], config: ChainConfig | None) -> ChainEntry:
-    built = plugin(_arguments(plugin, {} if config is None else config.arguments.get(plugin.name, {})))
+    built = plugin(pod_rules.arguments(plugin, {} if config is None else config.arguments.get(plugin.name, {})))
     if not issubclass(plugin, ScorePlugin):
         return ChainEntry(plugin=built, weight=None)
     return ChainEntry(plugin=built, weight=plugin.default_weight if config is None else config.weight(plugin))
-
-
-def _arguments(plugin: type[extension.Plugin], values: Mapping[str, Any]) -> Any:
-    """The arguments of a plugin from plain values; UsageError for values that do not fit."""
-    if not values and issubclass(plugin.arguments_model, BuiltInArguments):
-        return plugin.arguments_model()
-    from wharfinger.framework.chain_settings import arguments  # noqa: PLC0415 — imports Pydantic, which most chains do not need
-
-    return arguments(plugin, values)
 
 
 def _base_terms(entry: ChainEntry, overrides: pod_rules.BaseOverrides) -> list[ScoreTerm]:
@@ -353,8 +344,8 @@ def _source(name: str, plugin: extension.Plugin | None, overrides: pod_rules.Bas
 def _term(plugin: extension.Plugin, weight: float, overrides: pod_rules.BaseOverrides) -> ScoreTerm:
     """The score of a plugin for pods with these overrides."""
     if plugin.name in overrides.arguments:  # for the score only: filters keep the arguments of the chain
-        own = differing(plugin.arguments)
-        plugin = plugin_calls.with_faults_caught(type(plugin)(_arguments(type(plugin), {**own, **overrides.arguments[plugin.name]})))
+        own = pod_rules.arguments(type(plugin), {**differing(plugin.arguments), **overrides.arguments[plugin.name]})
+        plugin = plugin_calls.with_faults_caught(type(plugin)(own))
     assert isinstance(plugin, ScorePlugin)  # noqa: S101 — the callers ask for plugins that score
     return ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=points.scale_of(plugin.name, plugin.normalization))
 

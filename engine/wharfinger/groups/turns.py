@@ -9,7 +9,7 @@ The turn of a group is that of its first member, as in kube-scheduler 1.36, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from wharfinger.groups.membership import GroupIndex, group_index, rule_of_policies
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.steps import at_once
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -60,30 +61,21 @@ def groups_among(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> 
 
 
 PODS_PER_STEP = 500
-"""Placed pods that are looked at in one step."""
+"""Pods that are looked at in one step."""
 
 
 def groups_in_steps(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> Generator[None, None, GroupIndex]:
     """A generator of steps that returns the same as `groups_among`; the state must not change between two steps."""
     index = _index(chain, state, pods)
     if index:
-        for number, (pod, _) in enumerate(state.placements()):
-            index.put(pod)
-            if number % PODS_PER_STEP == PODS_PER_STEP - 1:
-                yield
-        set_group_sizes(index, state)
+        yield from _put_in_steps(index, state, _placed(state))
     return index
 
 
 def groups_of_pods(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> Generator[None, None, GroupIndex]:
     """A generator of steps that returns the groups of all pods, `pods`; the state must not change between two steps."""
     index = GroupIndex(state.objects, rule_of_policies(chain.policies, state.snapshot))
-    for number, pod in enumerate(pods):
-        if not pod.finished:
-            index.put(pod)
-        if number % PODS_PER_STEP == PODS_PER_STEP - 1:
-            yield
-    set_group_sizes(index, state)
+    yield from _put_in_steps(index, state, pods)
     return index
 
 
@@ -103,10 +95,22 @@ def set_group_sizes(index: GroupIndex, state: ClusterState) -> None:
 
 
 def _with_placed(index: GroupIndex, state: ClusterState) -> GroupIndex:
-    for pod, _ in state.placements():
-        index.put(pod)
-    set_group_sizes(index, state)
+    at_once(_put_in_steps(index, state, _placed(state)))
     return index
+
+
+def _placed(state: ClusterState) -> Iterator[PodView]:
+    return (pod for pod, _ in state.placements())
+
+
+def _put_in_steps(index: GroupIndex, state: ClusterState, pods: Iterable[PodView]) -> Generator[None]:
+    """The steps of putting pods that have not ended into their groups, and of storing the sizes of these."""
+    for number, pod in enumerate(pods):
+        if not pod.finished:
+            index.put(pod)
+        if number % PODS_PER_STEP == PODS_PER_STEP - 1:
+            yield
+    set_group_sizes(index, state)
 
 
 def turns(chain: Chain, index: GroupIndex, pods: Iterable[PodView], key: Key = queue_key) -> list[Turn]:

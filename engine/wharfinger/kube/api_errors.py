@@ -189,5 +189,9 @@ class RequestBackoff(Struct, kw_only=True):
         maximum = min(self.maximum, self.maximum_unanswered) if isinstance(error, Unreachable) else self.maximum
         wait = min(self.initial * 2.0 ** min(self._failures, 30), maximum)
         self._failures += 1
-        retry_after = error.retry_after if isinstance(error, ApiError) else None
-        return max(wait, retry_after or 0.0) * (1.0 + self.jitter * self.draw())
+        return max(wait, asked_wait(error)) * (1.0 + self.jitter * self.draw())
+
+
+def asked_wait(error: BaseException | None) -> float:
+    """The seconds for which an answer of the server asks not to try again (`Retry-After`); 0 if it asks for none."""
+    return (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0

@@ -284,7 +284,7 @@ class Controller:
             result = "conflict" if expected else "error"
             if not expected:
                 self._emit(Failed(f"reconciling {self.name} {key}", error))
-            self.queue.retry(key, (error.retry_after if isinstance(error, api_errors.ApiError) else None) or 0.0)
+            self.queue.retry(key, at_least=api_errors.asked_wait(error))
         else:
             result = "success" if again is None else "requeue"
             if not isinstance(again, Postponed):

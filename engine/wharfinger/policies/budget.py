@@ -101,7 +101,7 @@ class Suspension(Struct, frozen=True, kw_only=True):
         if self.scanned:
             why = (
                 f"it would look at every placed pod in each decision with {self.scanned:,} operations, and the policies of a pod may take "
-                f"{scans.MAX_SCANNED:,} together (selections that read the time have no index)"
+                f"{scans.MAX_SCANNED:,} together {scans.NO_INDEX}"
             )
         return (
             f'policy "{self.policy}" is suspended: {why}; pods that it governs wait. '

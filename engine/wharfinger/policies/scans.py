@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.object_store import EvaluationContext
     from wharfinger.model.state.snapshot import Snapshot
 
+NO_INDEX = "(selections that read the time have no index)"
 MAX_SCANNED = 500_000
 """Operations on placed pods that the policies of a pod may take in one step, about 50 ms."""
 

@@ -31,11 +31,6 @@ class HeldChanges:
         self._waiting: deque[Callable[[], object]] = deque()
         self.holder: object | None = None
 
-    @property
-    def waiting(self) -> int:
-        """The number of changes that wait, or are left to apply."""
-        return len(self._waiting)
-
     def hold(self, holder: object) -> None:
         """Hold changes back until `release` is called by the same holder."""
         if self.holder is None:
@@ -72,10 +67,7 @@ class HeldChanges:
 
     def upsert(self, kind: str, obj: Any) -> None:
         """Apply an object that was added or changed."""
-        if self._is_blocked:
-            self._waiting.append(partial(self._handlers.upsert, kind, obj))
-        else:
-            self._handlers.upsert(kind, obj)
+        self.put(partial(self._handlers.upsert, kind, obj))
 
     def delete(self, kind: str, obj: Any) -> None:
         """Apply the deletion of an object."""

@@ -458,7 +458,7 @@ class _Drain:
         """
         leaving = frozenset(moving.pod.uid for moving in left)
         rows = np.array([self._state.snapshot().known_row(name) for name in {moving.source for moving in left}], np.intp)
-        early = [_under_another_uid(moving.pod) for moving in left if moving.is_replaced_early]
+        early = [recreated(moving.pod).with_uid(f"{moving.pod.uid}/again") for moving in left if moving.is_replaced_early]
         asked: set[Hashable] = set()
         n_waiting = len(self._queue)
         for number, pod in enumerate(itertools.chain(self._queue, early)):
@@ -710,12 +710,6 @@ class _Drain:
 def _has_failed(pod: PodView) -> bool:
     """True if the status of a pod says that a scheduler found no node for it."""
     return any(found.type == "PodScheduled" and found.status == "False" for found in pod.object.status.conditions)
-
-
-def _under_another_uid(pod: PodView) -> PodView:
-    """The replacement of a pod that is still there."""
-    again = recreated(pod).object
-    return PodView(structs.replace(again, metadata=structs.replace(again.metadata, uid=f"{pod.uid}/again")))
 
 
 def _may_preempt(pod: PodView, snapshot: Snapshot) -> bool:

@@ -176,9 +176,7 @@ class SupposedChanges:
             raise UnknownObject(f"pod {pod.key} is on no node")
         was = placed[1]
         self._n_leaving += 1
-        own = _marked(was, preempted=preempted).object
-        metadata = replace(own.metadata, uid=f"{was.uid}/leaving-{self._n_leaving}")
-        leaving = PodView(replace(own, metadata=metadata)).placed_on(was.node_name)
+        leaving = _marked(was, preempted=preempted).with_uid(f"{was.uid}/leaving-{self._n_leaving}")
         self.state.remove_pod(was)
         if self._placed.pop(was.uid, None) is None:
             self._left.append(self._marked.pop(was.uid, was))

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 import wharfinger
+from tests import local_volumes
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.model import objects
 
@@ -23,7 +24,7 @@ PRIORITIES = (0, 100, 1000)
 WIDGET, GPU = "example.com/widget", "nvidia.com/gpu"
 DRIVER = "gpu.example.com"
 TEMPLATE = "one-gpu"
-LOCAL, FAST = "local", "fast"
+FAST = "fast"
 BOUND = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
 IMAGES = ("web:1", "db:2")
 BEGIN = 1_700_000_000
@@ -160,7 +161,7 @@ def _slice(node: str, devices: int, draw: random.Random) -> objects.ResourceSlic
 
 def _draw_classes(found: DrawnCluster, features: set[str]) -> None:
     if "volumes" in features:
-        for name, provisioner in ((LOCAL, "kubernetes.io/no-provisioner"), (FAST, "csi.example.com")):
+        for name, provisioner in ((local_volumes.CLASS, "kubernetes.io/no-provisioner"), (FAST, "csi.example.com")):
             plain = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
             found.others.append(msgspec.convert(plain, objects.StorageClass))
     if "devices" in features:
@@ -306,20 +307,7 @@ def _give_volume(found: DrawnCluster, pod: Plain) -> None:
     at = next((each for each in found.nodes if each.metadata.name == node), None) or draw.choice(found.nodes)
     zone = at.metadata.labels.get(ZONE)
     key, value = (ZONE, zone) if zone and draw.random() < 0.5 else (HOST, at.metadata.name)
-    here = {"key": key, "operator": "In", "values": [value]}
-    volume: Plain = {
-        "capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": LOCAL,
-        "local": {"path": "/data"},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
-    }
-    wanted: Plain = {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": LOCAL,
-        "resources": {"requests": {"storage": "1Gi"}},
-        "selector": {"matchLabels": {"volume": name}},
-    }
+    volume, wanted = local_volumes.specs(name, key, value)
     claim: Plain = {"metadata": {"name": name, "namespace": "default", "uid": f"uid-claim-{name}"}, "spec": wanted}
     owned: Plain = {"metadata": {"name": f"pv-{name}", "labels": {"volume": name}}, "spec": volume, "status": {"phase": "Available"}}
     if node:

@@ -37,6 +37,13 @@ def shadowed(world, policies, timer=None):
     return shadows
 
 
+async def decided(world, pods):
+    """Have so many pods decided, one after the other."""
+    for number in range(pods):
+        world.cluster.put(pod(f"p{number}", cpu="1m"))
+        await world.calm()
+
+
 @story
 async def test_a_shadow_that_would_decide_otherwise_is_counted_and_listed_and_nothing_else():
     policies = active([A], where=B)
@@ -193,9 +200,7 @@ async def test_a_shadow_that_would_look_at_too_many_placed_pods_sees_no_decision
     policies = active([A], young=compiled(f'policy "young"\n{young}'))
     async with started(policies) as world:
         shadows = shadowed(world, policies)
-        for number in range(3):
-            world.cluster.put(pod(f"p{number}", cpu="1m"))
-            await world.calm()
+        await decided(world, 3)
         report = shadows.reports["young"]
         assert (report.agreed, report.unseen) == (1, 2)
         assert report.last_error == "it would look at too many placed pods in each decision; decisions are not compared"
@@ -210,9 +215,7 @@ async def test_a_shadow_that_would_take_too_long_for_one_step_with_the_other_pol
     policies = active([A], tied=compiled('policy "tied"\ntie_break node.pod_count + node.free.cpu / 1cpu asc'))
     async with started(policies) as world:
         shadows = shadowed(world, policies)
-        for number in range(20):
-            world.cluster.put(pod(f"p{number}", cpu="1m"))
-            await world.calm()
+        await decided(world, 20)
         report = shadows.reports["tied"]
         compared = report.agreed + report.disagreed  # those for which the steps happened to end with the decision
         assert (compared < 5, report.errors, report.unseen) == (True, 0, 20 - compared)

@@ -44,10 +44,10 @@ DROPPED_AT_ONCE = 16
 """Templates that are dropped at a time; a template of 5,000 nodes takes a tenth of a millisecond."""
 STEPS_AT_ONCE = 10
 """Steps of reading placed pods and computing columns that are taken together before a decision."""
-RULES_AT_ONCE = 200
-"""Filters and scores of a pod up to which these steps are taken together."""
 CALLS_AT_ONCE = 500
 """Calls for one column up to which these steps are taken together; a call takes about 1 µs in each step."""
+RULES_AT_ONCE = 200
+"""Filters and scores of a pod up to which their number alone is no reason to evaluate them in steps."""
 NO_OUTCOME = PostFilterOutcome()
 """The outcome if no PostFilter ran."""
 

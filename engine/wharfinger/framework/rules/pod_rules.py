@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from wharfinger.errors import UsageError
 from wharfinger.framework import eviction, extension
+from wharfinger.framework.arguments import BuiltInArguments
 from wharfinger.framework.extension import FilterPlugin, Plugin
 from wharfinger.framework.registry import Registry
 from wharfinger.framework.rules.score_slot import ScoreTerm
@@ -154,6 +155,15 @@ def base_overrides(governing: Sequence[CompiledPolicy]) -> BaseOverrides:
     )
 
 
+def arguments(plugin: type[Plugin], values: Mapping[str, Any]) -> Any:
+    """The arguments of a plugin from plain values; UsageError for values that do not fit."""
+    if not values and issubclass(plugin.arguments_model, BuiltInArguments):
+        return plugin.arguments_model()
+    from wharfinger.framework import chain_settings  # noqa: PLC0415 — imports Pydantic, which most chains do not need
+
+    return chain_settings.arguments(plugin, values)
+
+
 def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
     """Check overrides; raise for an unknown or scoreless plugin, for arguments it does not take, and for contradictions."""
     for policy in policies:
@@ -162,8 +172,6 @@ def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
             if not issubclass(plugin, extension.ScorePlugin):
                 raise UsageError(f'policy "{policy.name}": plugin {override.plugin} does not score nodes; a policy reweighs scores only')
             if override.arguments:
-                from wharfinger.framework.chain_settings import arguments  # noqa: PLC0415 — imports Pydantic, which most policies do not need
-
                 arguments(plugin, override.arguments)
     overriding = [policy for policy in policies if policy.base]
     for index, left in enumerate(overriding):

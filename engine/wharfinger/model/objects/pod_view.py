@@ -214,7 +214,14 @@ class PodView:
 
     def with_deletion(self, since: datetime | None) -> PodView:
         """The same pod on the same node, marked as being deleted since a time; with None, without that mark."""
-        metadata = msgspec.structs.replace(self.object.metadata, deletion_timestamp=since)
+        return self._with_metadata(deletion_timestamp=since)
+
+    def with_uid(self, uid: str) -> PodView:
+        """A pod that is equal except for its uid, on the same node."""
+        return self._with_metadata(uid=uid)
+
+    def _with_metadata(self, **changes: str | datetime | None) -> PodView:
+        metadata = msgspec.structs.replace(self.object.metadata, **changes)
         found = PodView(msgspec.structs.replace(self.object, metadata=metadata))
         found.node_name = self.node_name
         return found

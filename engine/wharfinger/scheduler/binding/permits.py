@@ -210,7 +210,7 @@ class Permits:
         if self._scans_too_much(permit):
             return (
                 f"each answer would look at every placed pod, with {self._scanned(permit):,} operations; {scans.MAX_SCANNED:,} are allowed "
-                "(selections that read the time have no index)"
+                f"{scans.NO_INDEX}"
             )
         return permit.message(placement, self._snapshot())
 

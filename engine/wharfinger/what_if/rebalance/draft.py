@@ -208,8 +208,7 @@ class Draft:
         """True unless the replacement is created early, and placed on another node while the evicted pod still counts on its own."""
         if not replaced_early(pod):
             return True
-        own = pod.with_deletion(MARKED).object
-        leaving = PodView(structs.replace(own, metadata=structs.replace(own.metadata, uid=f"{pod.uid}/leaving")))
+        leaving = pod.with_deletion(MARKED).with_uid(f"{pod.uid}/leaving")
         self.state.assume(leaving, source)
         found = self.decide(pending).node
         self.state.remove_pod(leaving)
