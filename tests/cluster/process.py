@@ -148,7 +148,7 @@ class WharfProcess:
 
 def run_to_end(cluster: ControlPlane, *flags: object, within: float = PATIENCE, **how: object) -> tuple[int, str]:
     """(exit code, everything written) of a `wharf run` that ends by itself."""
-    wharf = WharfProcess(cluster, *flags, name=f"wharf-{time.monotonic_ns()}", **how)  # type: ignore[arg-type] — as the constructor has it
+    wharf = WharfProcess(cluster, *flags, name=f"wharf-{time.monotonic_ns()}", **how)
     wharf.start()
     try:
         return wharf.wait(within), wharf.log

@@ -28,7 +28,7 @@ from tests.hostile.writing import (
     score,
 )
 from wharfinger.language import ast
-from wharfinger.language.check.declarations import MAX_DEPTH
+from wharfinger.language.check.expressions.functions import MAX_DEPTH
 from wharfinger.language.check.policy import MAX_CLAUSES
 from wharfinger.language.files import MAX_BYTES
 from wharfinger.language.parse.file_nodes import MAX_ITEMS

@@ -90,9 +90,9 @@ texts_written = st.sampled_from(TEXTS).map(text)
 
 
 @cache
-def attribute_numbers(subject: Subject) -> list[typed.Expr]:
+def attribute_numbers(subject: Subject) -> list[typed.AttributeRef]:
     """Every attribute of a subject that is a number."""
-    found: list[typed.Expr] = []
+    found: list[typed.AttributeRef] = []
     for record in CATALOGUE.attributes(subject):
         if record.type.kind not in (Kind.STRING, Kind.LABELS, Kind.SET, Kind.BOOL):
             if record.path == "group.placed":  # the checker counts the members instead

@@ -90,7 +90,7 @@ def test_a_search_in_an_order_takes_the_work_of_one_step_at_most(monkeypatch: py
     state.put(
         devices.claim_of("p", wanted([1] * half, [(0, "matchAttribute", NUMA), (half - 1, "matchAttribute", f"{devices.DRIVER}/number")]))
     )
-    usual = device_rule.search
+    usual = search.search
 
     def counted(*of: Any) -> search.Outcome:
         outcome = usual(*of)

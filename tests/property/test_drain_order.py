@@ -13,7 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 import wharfinger
-from tests.cluster.what_if_scenarios import LOCAL, OVERHEAD, POLICY, PRIORITIES, DrainScenario
+from tests import local_volumes
+from tests.cluster.what_if_scenarios import OVERHEAD, POLICY, PRIORITIES, DrainScenario
 from tests.unit.scheduler.running import Running, scheduling
 from wharfinger.event_loop import Backoff
 from wharfinger.framework.chain import assemble
@@ -31,7 +32,11 @@ CREATED = "2026-01-01T00:{:02d}:00Z"
 
 def written(folder: Path, one: DrainScenario) -> Path:
     """The file with the cluster of a scenario, as the API server would give it."""
-    items = [*one.nodes, *one.others, {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": LOCAL}}]
+    items = [
+        *one.nodes,
+        *one.others,
+        {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": local_volumes.CLASS}},
+    ]
     items[-1] |= {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
     for number, (name, pod) in enumerate(one.pods.items()):
         spec = {**pod["spec"], "priority": PRIORITIES.get(pod["spec"].get("priorityClassName", ""), 0), "preemptionPolicy": "Never"}

@@ -14,7 +14,7 @@ class Colour(Enum):
     RED = "red"
 
 
-KINDS = {
+KINDS: dict[str, tuple[object, dict[str, float], list[object]]] = {
     "text": (str, {}, ["web", "", "ä", "10", b"a\xff".decode(errors="surrogateescape"), None]),
     "texts": (list[str], {}, [["a", "b"], ("a",), ["ö"], [], None]),
     "whole numbers": (int, {"min": 1, "max": 10}, ["1", "10", "0", "11", 5, 11, None]),

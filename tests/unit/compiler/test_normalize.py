@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from wharfinger.compiler import normalize
 from wharfinger.compiler.normalize import Scaling
 from wharfinger.language.ast import MissingAction, Normalize
+from wharfinger.language.semantics.bounds import MAX_POINTS
 
 scalings = st.builds(
     Scaling,
@@ -33,7 +34,7 @@ def reference_points(values: Sequence[float | None], feasible: Sequence[bool], s
         if value is not None:
             result.append(_scaled_one(value, known or [0.0], scaling))
         elif scaling.on_missing is MissingAction.POINTS:
-            result.append(min(max(scaling.missing_points, 0.0), normalize.MAX_POINTS))
+            result.append(min(max(scaling.missing_points, 0.0), MAX_POINTS))
         elif scaling.on_missing is MissingAction.NEUTRAL:
             result.append(math.fsum(scaled) / len(scaled) if scaled else normalize.MIDDLE_POINTS)
         else:
@@ -44,14 +45,10 @@ def reference_points(values: Sequence[float | None], feasible: Sequence[bool], s
 def _scaled_one(value: float, known: Sequence[float], scaling: Scaling) -> float:
     low, high = min(known), max(known)
     if scaling.normalize is Normalize.MAX and high != 0:
-        value = value * normalize.MAX_POINTS / high
+        value = value * MAX_POINTS / high
     if scaling.normalize is Normalize.MINMAX:
-        value = (
-            (value - low) * normalize.MAX_POINTS / (high - low)
-            if high > low and high - low >= scaling.min_spread
-            else normalize.MIDDLE_POINTS
-        )
-    return min(value, normalize.MAX_POINTS) if value > 0.0 else 0.0
+        value = (value - low) * MAX_POINTS / (high - low) if high > low and high - low >= scaling.min_spread else normalize.MIDDLE_POINTS
+    return min(value, MAX_POINTS) if value > 0.0 else 0.0
 
 
 @settings(deadline=None)

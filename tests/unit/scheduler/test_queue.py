@@ -19,8 +19,8 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile, Profiles
 from wharfinger.scheduler.queue import sub_queues
-from wharfinger.scheduler.queue.scheduling_queue import PODS_PER_STEP, SchedulingQueue
-from wharfinger.scheduler.queue.sub_queues import SCOPES_PER_STEP, QueueSettings
+from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
+from wharfinger.scheduler.queue.sub_queues import PODS_PER_STEP, SCOPES_PER_STEP, QueueSettings
 from wharfinger.scheduler.queued_pods import MAX_CHANGES, Place
 
 FIT = frozenset({NodeResourcesFit()})
