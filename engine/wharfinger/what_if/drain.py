@@ -578,6 +578,8 @@ class _Drain:
             if not moving.is_replaced_early:
                 self._create_again(moving)
         yield from self._place_ready()
+        if self._queue.end_backoffs():
+            yield from self._place_ready()
 
     def _update_budgets(self) -> None:
         """Write the present numbers of budgets, which preemption reads."""
@@ -590,8 +592,8 @@ class _Drain:
         again = True
         while again:
             yield from self._place_woken()
-            again = False
-            for turn in self._queue.sleeping():
+            again = self._queue.end_backoffs()
+            for turn in () if again else self._queue.sleeping():
                 n_members = len(turn.members)
                 self._queue.take(turn)
                 rejectors = yield from self._attempt(turn, preempt=False)

@@ -4,8 +4,8 @@ What stays or is refused follows `kubectl drain` (staging/src/k8s.io/kubectl/pkg
 stay; pods that would be lost, and pods with data on the node, make kubectl refuse the whole drain unless flags allow it.
 
 Evictions follow the Eviction API (pkg/registry/core/pod/storage/eviction.go, Kubernetes 1.36). The API takes one disruption from the budget
-of a healthy pod; the controller of budgets gives it back when another healthy pod is there. Here `evict` takes it, and `replaced` gives it
-back.
+of the pod; the controller of budgets gives it back when another healthy pod is there. Here `evict` takes it, and `replaced` gives it back.
+For a pod that was not healthy, the controller gives it back at once: there are as many healthy pods as before. So `evict` takes none.
 
 Running pods that a question takes from their nodes and places again are named by `all`, `namespace=…` or `selector=…`.
 """
@@ -189,7 +189,7 @@ class Evictions:
         for budget in self.covering(pod):
             if self._guards(budget, pod):
                 now = self._changing(budget)
-                now.allowed -= 1
+                now.allowed -= healthy(pod)
                 now.healthy -= healthy(pod)
 
     def count_lost(self, pod: PodView) -> None:

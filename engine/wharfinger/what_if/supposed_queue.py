@@ -3,6 +3,9 @@
 Changes wake pods by the hints of the scheduler. The order is that of its queue: first the pods that were never tried, then those that were
 woken; each by priority, and of equal priority by the time since they came or since their last attempt failed. A pod that was woken in
 vain is thus behind the others, as in kube-scheduler. Times are only an order here: no backoff ends while pods are tried.
+
+No change wakes a pod that a rule rejected which depends on time, such as a rule about a metric: the scheduler tries it after a backoff.
+`end_backoffs` lets that time pass.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.emit import ignore
-from wharfinger.scheduler.queue.hints import WaitingPods
+from wharfinger.scheduler.queue.hints import WaitingPods, timed
 from wharfinger.scheduler.queued_pods import ReadyHeap
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ class WaitingTurn:
     """A pod that waits, or the members of a group that wait, in the order in which they are tried; `group` is the key of the group.
 
     `pod` represents them in the order of the queue. `waits_since` grows with the time at which they came, or at which they were tried last.
-    `rejectors` are those of the last attempt, if not `outdated`.
+    `rejectors` are those of the last attempt, if not `outdated`. `changes_seen` is the number of changes before that attempt.
     """
 
     def __init__(self, pod: PodView, group: str | None, since: int) -> None:
@@ -38,6 +41,7 @@ class WaitingTurn:
         self.rejectors: frozenset[Plugin] = frozenset()
         self.waits_since = since
         self.was_tried = self.outdated = False
+        self.changes_seen = 0
 
     @property
     def is_group(self) -> bool:
@@ -59,7 +63,9 @@ class SupposedQueue:
         self._turns: dict[str, WaitingTurn] = {}
         self._ready = ReadyHeap[WaitingTurn]()
         self._sleeping = WaitingPods[WaitingTurn]()
+        self._in_backoff: dict[str, WaitingTurn] = {}  # those that no change wakes
         self._clock = 0
+        self._n_changes = 0
         self.in_vain = False
         """True while attempts are known to fail: pods that changes wake are not tried, but get the place that they have after that."""
 
@@ -87,7 +93,7 @@ class SupposedQueue:
         if turn is None:
             turn = self._turns[uid] = WaitingTurn(pod, group, self._next_time())
         elif turn not in self._ready:
-            self._sleeping.remove(turn)
+            self.take(turn)
         turn.members[pod.uid] = pod
         turn.pod = max(turn.members.values(), key=lambda member: member.priority)
         self.wake(turn)
@@ -96,15 +102,17 @@ class SupposedQueue:
     def failed(self, turn: WaitingTurn, rejectors: frozenset[Plugin]) -> None:
         """Let the pods of a turn that was tried wait until a change may help those that have no node."""
         turn.waits_since, turn.was_tried, turn.outdated = self._next_time(), True, False
-        turn.rejectors = rejectors
+        turn.rejectors, turn.changes_seen = rejectors, self._n_changes
         self.put_back(turn)
 
     def put_back(self, turn: WaitingTurn) -> None:
         """Let the pods of a turn wait as before."""
-        if turn.members:
-            self._sleeping.add(turn)
-        else:
+        if not turn.members:
             del self._turns[turn.uid]
+        elif timed(turn.rejectors):
+            self._in_backoff[turn.uid] = turn
+        else:
+            self._sleeping.add(turn)
 
     # ── out of the queue ──
 
@@ -114,23 +122,25 @@ class SupposedQueue:
 
     def sleeping(self) -> list[WaitingTurn]:
         """The turns that no change has woken, in the order in which they would be tried."""
-        return sorted(self._sleeping, key=self._key)
+        return sorted((*self._sleeping, *self._in_backoff.values()), key=self._key)
 
     def take(self, turn: WaitingTurn) -> None:
         """Take out one of the turns that no change has woken, until `put_back`."""
-        self._sleeping.remove(turn)
+        if self._in_backoff.pop(turn.uid, None) is None:
+            self._sleeping.remove(turn)
 
     def activate(self, uid: str) -> None:
         """Let a pod be tried again, if it waits alone and no change has woken it."""
         turn = self._turns.get(uid)
         if turn is not None and turn not in self._ready:
-            self._sleeping.remove(turn)
+            self.take(turn)
             self.wake(turn)
 
     # ── changes ──
 
     def notify(self, change: Change) -> None:
         """Wake the pods that a change may help. While `in_vain`, they stay where they are, behind the others."""
+        self._n_changes += 1
         if not len(self._sleeping):
             return
         woken = self._sleeping.pods_to_wake(change, self._snapshot, ignore)
@@ -141,6 +151,14 @@ class SupposedQueue:
         for turn in woken:
             self._sleeping.remove(turn)
             self.wake(turn)
+
+    def end_backoffs(self) -> bool:
+        """Wake the pods that no change wakes, if anything has changed since they were tried; True if there are any."""
+        woken = [turn for turn in self._in_backoff.values() if turn.changes_seen != self._n_changes]
+        for turn in woken:
+            self.take(turn)
+            self.wake(turn)
+        return bool(woken)
 
     def wake(self, turn: WaitingTurn) -> None:
         """Let a turn that was taken out be tried again."""

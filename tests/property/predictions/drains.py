@@ -8,10 +8,14 @@ from msgspec.structs import replace
 
 import wharfinger
 from tests.property.predictions.drawn_cluster import DrawnCluster
-from tests.property.predictions.world import CREATES_AT_THE_MARK, CREATES_WHEN_GONE, MARKED, World, at_work, owner_of
+from tests.property.predictions.world import BACKOFF, CREATES_AT_THE_MARK, CREATES_WHEN_GONE, MARKED, World, at_work, owner_of
 from wharfinger.model import objects
+from wharfinger.scheduler.queue.hints import timed
 from wharfinger.what_if.drain import Drain, DrainOutcome
 from wharfinger.what_if.leaving_pods import cordoned
+
+MOST_ROUNDS = 20
+"""The backoffs that are let pass after a change: pods may evict each other again and again."""
 
 
 class DrainedWorld(World):
@@ -26,6 +30,19 @@ class DrainedWorld(World):
     def is_kept(self, pod):
         """True for pods that the drain has marked: they go when the step says so."""
         return pod.metadata.uid in self.marked
+
+    async def settle(self) -> None:
+        """Let everything happen that happens without others, also once pods are tried again that wait for time to pass."""
+        await super().settle()
+        for _ in range(MOST_ROUNDS):
+            if not any(timed(waiting.rejectors) for waiting in (*self.scheduler.queue, *self.scheduler.queue.groups)):
+                return
+            before = self.places()
+            self.clock.move(2 * BACKOFF)
+            self.measure()
+            await self.controlled()
+            if self.places() == before:
+                return
 
     async def carry_out(self, nodes, options) -> Drain:
         """The plan of the drain, after it was carried out."""
@@ -78,7 +95,7 @@ class DrainedWorld(World):
             self.marked.discard(pod.metadata.uid)
             if self.order.random() < 0.5:
                 await self.controlled()
-        await self.settle()
+        await self.controlled()  # these controllers are faster than the backoffs of pods that wait for time to pass
         self.create_again([pod for pod in pods if owner_of(pod) in CREATES_WHEN_GONE])
         await self.settle()
 

@@ -14,6 +14,11 @@ EARLY = (28, 48, 89, 127, 131, 143, 144, 153, 193)
 """Clusters in which it matters that a replacement is there before the pod is gone."""
 PREEMPTING = (31, 78, 110, 244, 337)
 """Clusters in which it matters, if all have priorities, that victims of preemption count on their nodes while other pods are tried."""
+TIMED = (1034, 5034, 7027)
+"""Clusters in which it matters that no change wakes a pod which a rule about a metric has rejected."""
+UNHEALTHY = (6091,)
+"""Clusters in which it matters that an unhealthy pod leaves its disruption to others, if all have priorities and budgets."""
+PRIORITIES = ("priorities", "preemption")
 
 
 def test_a_drain_ends_also_if_victims_of_preemption_come_back_again_and_again(tmp_path):
@@ -23,9 +28,18 @@ def test_a_drain_ends_also_if_victims_of_preemption_come_back_again_and_again(tm
 
 
 @pytest.mark.parametrize("pause", [0.0, 2 * BACKOFF], ids=["in backoff", "after the backoffs"])
-@pytest.mark.parametrize("seeds", [EARLY, PREEMPTING, range(40, 80)], ids=["replaced early", "preempting", "drawn"])
-def test_every_pod_is_where_the_plan_says(tmp_path, seeds, pause):
-    placed, always = 0, ("priorities", "preemption") if seeds == PREEMPTING else ()
+@pytest.mark.parametrize(
+    ("seeds", "always"),
+    [
+        pytest.param(EARLY, (), id="replaced early"),
+        pytest.param(PREEMPTING, PRIORITIES, id="preempting"),
+        pytest.param(TIMED, (), id="timed"),
+        pytest.param(UNHEALTHY, (*PRIORITIES, "budgets"), id="unhealthy"),
+        pytest.param(range(40, 80), (), id="drawn"),
+    ],
+)
+def test_every_pod_is_where_the_plan_says(tmp_path, seeds, always, pause):
+    placed = 0
     for seed in seeds:
         one = drawn(seed, always=always)
         plan, problems = asyncio.run(drain_problems(one, load(tmp_path, one), pause, order=seed % 7))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from tests.in_memory import InMemoryCluster
+from tests.in_memory import InMemoryCluster, ManualClock
 from tests.property.predictions.drawn_cluster import BEGIN, BOUND, DrawnCluster
 from tests.unit.scheduler.running import Running, scheduling
 from wharfinger.compiler.program import CompiledPolicy
@@ -26,10 +26,21 @@ from wharfinger.simulate.cluster import Cluster, cluster_of
 from wharfinger.what_if.leaving_pods import Evictions, healthy, recreated
 
 BACKOFF = 20.0
+TICK = 1e-6
+"""Seconds between two readings of the clock: all readings of a test together are much less than the windows that backoffs end in."""
 MARKED = datetime.fromtimestamp(BEGIN, UTC)
 CREATES_AT_THE_MARK = frozenset({"ReplicaSet", "Job"})
 CREATES_WHEN_GONE = frozenset({"StatefulSet", "DaemonSet"})
 """Controllers that create the replacement of a pod as soon as it is marked as deleted, and those that wait until it is gone."""
+
+
+class TickingClock(ManualClock):
+    """A clock that moves a little whenever it is read, as real time does: no two attempts of the scheduler end at the same time."""
+
+    def monotonic(self):
+        """Seconds since the clock was made."""
+        self._elapsed += TICK
+        return self._elapsed
 
 
 class ControlledCluster(InMemoryCluster):
@@ -101,7 +112,7 @@ class World(Running):
     def __init__(self, drawn: DrawnCluster, policies: Iterable[CompiledPolicy], pause: float, named: dict | None = None) -> None:
         queue = QueueSettings(backoff=Backoff(initial=BACKOFF, maximum=BACKOFF), longest_wait=1e9)
         chains = named or {"wharfinger": assemble(list(policies))}
-        super().__init__(chains, SchedulerSettings(queue=queue), claims=Claims, cluster=ControlledCluster)
+        super().__init__(chains, SchedulerSettings(queue=queue), claims=Claims, cluster=ControlledCluster, clock=TickingClock)
         self.cluster.graceful = True
         self.drawn = drawn
         self.pause = pause

@@ -96,9 +96,10 @@ class Running:
         state=None,
         rest=lambda: 0.0,
         cluster=InMemoryCluster,
+        clock=ManualClock,
     ):
         self.cluster = cluster()
-        self.clock = ManualClock()
+        self.clock = clock()
         self.seen = Watching()
         self.subscribers = subscribers or subscribed(self.seen.handlers)
         self.office = Office()

@@ -5,6 +5,7 @@ from msgspec import structs
 
 from tests.unit.framework.kube import node, pod, state
 from tests.unit.groups.test_placing import RACK, member
+from tests.unit.simulate.clusters import chain_of
 from tests.unit.simulate.test_groups import cluster as gang_cluster
 from tests.unit.simulate.test_groups import pod_group
 from tests.unit.what_if.test_evictions import WEB, budget
@@ -281,6 +282,28 @@ def test_a_pod_that_an_eviction_wakes_in_vain_goes_behind_the_others(status, cpu
     leaving = [pod("large", on="a", requests={"cpu": "3"}, priority=5), pod("web", on="a", requests={"cpu": "1"}, labels=WEB)]
     result = drained(state(nodes, leaving), force=True, waiting=[PodView(decode.convert(each, objects.Pod)) for each in waits])
     assert {each.pod.removeprefix("default/") for each in result.pods if each.node == "b"} == {first}
+
+
+HOT = """policy "cool nodes"
+for pods where pod.name == "waiting"
+metric load: percent = prometheus("node_load", max_age: 5min)
+filter cool_nodes { require load < 80% else "it is hot" on missing pass }
+"""
+
+
+@pytest.mark.parametrize(
+    ("load", "first"), [pytest.param(0.9, "one", id="rejected by a metric"), pytest.param(0.1, "waiting", id="too small")]
+)
+def test_no_change_wakes_a_pod_that_a_rule_about_a_metric_rejected(load, first):
+    """One pod fits on the cordoned node. The replacement of the pod there may use no other one; the one that waits may, if it is cool."""
+    here = {"nodeSelector": {"kubernetes.io/hostname": "a"}, **ALL_TAINTS}
+    offers = {"a": "2", "b": "2" if load > 0.8 else "1"}
+    nodes = [node(name, labels={"kubernetes.io/hostname": name}, offer={"cpu": cpu}) for name, cpu in offers.items()]
+    cluster = state(nodes, [owned("one", cpu="2", **here)])
+    cluster.set_metric("load", {name: (value, cluster.snapshot().now) for name, value in {"a": 0.1, "b": load}.items()})
+    waiting = PodView(decode.convert(owned("waiting", on="", cpu="2", status=TRIED, **ALL_TAINTS), objects.Pod))
+    result = drain(chain_of(HOT), cluster, ["a"], waiting=[waiting])
+    assert [each.pod.removeprefix("default/") for each in result.pods if each.node == "a"] == [first]
 
 
 def test_an_unknown_node_is_named_with_the_nearest_one_and_nothing_changes():

@@ -82,6 +82,15 @@ def test_the_replacement_of_an_unhealthy_pod_makes_up_for_a_missing_one_first():
         assert (model.refusal(view("healthy")) is None) == (name == "two")
 
 
+def test_an_unhealthy_pod_needs_a_disruption_and_leaves_it_to_the_next_one():
+    model = evictions(budget(allowed=1, desiredHealthy=0, currentHealthy=1))
+    for name in ("one", "two"):
+        assert model.refusal(view(name, UNREADY)) is None
+        model.evict(view(name, UNREADY))
+    model.evict(view("healthy"))
+    assert model.refusal(view("three", UNREADY)) is not None
+
+
 def test_a_victim_of_preemption_is_not_asked_about_and_counts():
     model = evictions(budget(allowed=1, desiredHealthy=2, currentHealthy=3))
     model.count_lost(view("one"))
