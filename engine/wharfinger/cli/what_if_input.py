@@ -78,7 +78,7 @@ def read(flags: WhatIfFlags, waiting: Callable[[Cluster], tuple[PodView, ...]] =
     """The input that the flags name; warnings about objects and policies go to standard error.
 
     `waiting` selects the pods of the cluster if `--pods` names none. Raises PolicyError for a policy that does not compile; UsageError for
-    flags that exclude each other, a file that cannot be read and a cluster without a node; InvalidObject.
+    flags that exclude each other, a file that cannot be read, `--pods` without any pod and a cluster without a node; InvalidObject.
     """
     if flags.strict and not flags.pods:
         raise UsageError("--strict is about the manifests of --pods, and there are none")
@@ -88,6 +88,8 @@ def read(flags: WhatIfFlags, waiting: Callable[[Cluster], tuple[PodView, ...]] =
     found = live_cluster.cluster_of(flags.snapshot or [], flags.kubeconfig, flags.context, live=flags.live, skip_invalid=flags.skip_invalid)
     pods, warnings = _pods(flags, found, waiting)
     streams.warn([*found.skipped, *cluster.oversized_amounts(found.objects), *warnings])
+    if flags.pods and not pods:
+        raise UsageError(f"--pods {', '.join(flags.pods)}: there are no pods to place; give a pod, or a workload with at least one pod")
     streams.warn(policy_warnings.warnings(policies, found.state.snapshot(), pods))
     return WhatIfInput(policies=policies, settings=settings, chain=chain, cluster=found, pods=pods)
 

@@ -104,11 +104,11 @@ def test_the_limit_is_reported(wharf, files):
     ("asked", "flags", "sentence"),
     [
         ([pod("one")], ["--like", "node-b", "--nodes", "2"], "there is no node node-b; did you mean node-a?"),
-        ([pod("one")], ["--nodes", "2"], "--nodes is the number of nodes; --like NODE is the node to copy"),
+        ([pod("one")], ["--nodes", "2"], "--nodes needs --like NODE, the node to copy"),
         ([pod("one")], ["--like", "node-a", "--nodes", "100001"], "'--nodes'"),
         ([pod("one")], ["--most", f"1{'0' * 30}"], "'--most'"),
         ([pod("one")], ["--by", "zne"], "no node has the label zne; did you mean zone?"),
-        ([replicated("ReplicaSet", 0)], [], "there are no pods to count room for"),
+        ([replicated("ReplicaSet", 0)], [], "there are no pods to place; give a pod, or a workload with at least one pod"),
         ([replicated("DaemonSet", 1)], [], "DaemonSet x/web has one pod for each node"),
     ],
 )
@@ -116,6 +116,12 @@ def test_bad_input_is_refused(wharf, files, asked, flags, sentence):
     code, out, err = wharf(*files(asked), *flags)
     assert (code, out) == (2, "")
     assert sentence in err
+
+
+def test_without_a_file_and_pending_pods_the_flag_is_named(wharf, files):
+    code, out, err = wharf(*files([])[:3])
+    assert (code, out) == (2, "")
+    assert err == "wharf: the cluster has no pending pods to count room for; give a pod or a workload with --pods\n"
 
 
 def test_the_same_from_python(files, tmp_path):

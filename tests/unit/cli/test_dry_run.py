@@ -201,12 +201,28 @@ def test_a_broken_object_stops_the_run_unless_continuing_is_allowed(wharf, clust
     assert len(json.loads(out)["skipped"]) == 1
 
 
-def test_kinds_that_no_pods_are_made_of_are_named(wharf, tmp_path):
-    (tmp_path / "rollout.yaml").write_text("{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}}")
-    code, _, err = wharf("dry-run", "--snapshot", CLUSTER, "--pods", tmp_path / "rollout.yaml")
-    assert code == 0
-    assert "warning: 1 Rollout left out: not a kind that pods are made of\n" in err
-    assert err.endswith("warning: there are no pods to place; --pods has none\n")
+NO_PODS = [
+    ("", ""),
+    ("{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}}", "1 Rollout left out: no pods are created from this kind"),
+    (
+        "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 0, template: {spec: {containers: [{name: a}]}}}}",
+        "Deployment default/web has no pods: its replicas or its parallelism is 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "warning"), NO_PODS)
+@pytest.mark.parametrize(
+    "words", ["dry-run", "diff", "diff --replace all", "capacity", "drain node-a", "tune -p x.policy --objective moves"]
+)
+def test_files_without_pods_are_an_error(wharf, tmp_path, words, text, warning):
+    (tmp_path / "asked.yaml").write_text(text)
+    (tmp_path / "x.policy").write_text('policy "x"\nparam free: number = 1 range 0..2\nprefer any weight 1 = free > 1\n')
+    code, out, err = wharf(*words.replace("x.policy", str(tmp_path / "x.policy")).split(), "-s", CLUSTER, "-f", tmp_path / "asked.yaml")
+    assert (code, out) == (2, "")
+    *warnings, error = err.splitlines()
+    assert error == f"wharf: --pods {tmp_path / 'asked.yaml'}: there are no pods to place; give a pod, or a workload with at least one pod"
+    assert warnings == [f"wharf: warning: {warning}"] * bool(warning)
 
 
 def test_a_snapshot_without_nodes_is_an_error(wharf, tmp_path):

@@ -175,7 +175,7 @@ def test_what_was_understood_otherwise_is_remarked():
     warnings = answer(running_on(node("a")), objects=asked).warnings
     assert "Pod default/two" in warnings[0]
     assert warnings[1:] == [
-        "1 Node left out: not a kind that pods are made of",
+        "1 Node left out: no pods are created from this kind",
         "pod default/one: another scheduler's; the answer is for wharfinger",
     ]
     assert not answer(running_on(node("a")), objects=asked[:1], scheduler_name="wharfinger").warnings

@@ -187,11 +187,11 @@ def expand(
 
 
 def left_out(given: Objects) -> list[str]:
-    """A sentence for each kind of a written manifest that no pods are made of, and that pods do not name."""
+    """A sentence for each kind of a written manifest from which no pods are created, and which pods do not name."""
     used = {objects.DaemonSet, objects.PriorityClass, objects.RuntimeClass, objects.LimitRange, *_EXPANDERS}
     counts = {names[1]: len(given.of(kind)) for names, kind in objects.KINDS.items() if kind not in used}
     found = [(count, kind) for kind, count in (*counts.items(), *given.ignored.items()) if count]
-    return [f"{count} {kind} left out: not a kind that pods are made of" for count, kind in found]
+    return [f"{count} {kind} left out: no pods are created from this kind" for count, kind in found]
 
 
 def _kept_to_one_node(pods: Iterable[objects.Pod]) -> Iterator[str]:
@@ -228,7 +228,7 @@ def _why_no_pods(workload: objects.AnyObject) -> str:
         return "its node selector, affinity and tolerations admit no node"
     if isinstance(workload, objects.Job | objects.CronJob) and workload.spec.suspend:
         return "it is suspended"
-    return "it wants none (replicas or parallelism is 0)"
+    return "its replicas or its parallelism is 0"
 
 
 def _all(sources: Iterable[Objects], kind: type[Any]) -> list[Any]:

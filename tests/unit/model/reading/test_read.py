@@ -201,7 +201,7 @@ def test_the_second_of_two_pods_with_the_same_uid_is_refused():
 def test_a_workload_of_another_group_is_named_with_its_group():
     volcano = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"}}
     found = files.read_bytes(as_json(kubectl_list(volcano)), "job.json", written=True)
-    assert workloads.left_out(found) == ["1 Job of batch.volcano.sh/v1alpha1 left out: not a kind that pods are made of"]
+    assert workloads.left_out(found) == ["1 Job of batch.volcano.sh/v1alpha1 left out: no pods are created from this kind"]
 
 
 BROKEN = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad", "namespace": "shop"}, "spec": {"containers": 3}}

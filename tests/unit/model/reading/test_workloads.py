@@ -165,9 +165,9 @@ def test_objects_whose_name_the_api_server_makes_have_names_of_their_own():
 @pytest.mark.parametrize(
     ("kind", "spec", "why"),
     [
-        ("Deployment", "replicas: 0", "it wants none (replicas or parallelism is 0)"),
-        ("StatefulSet", "replicas: 0", "it wants none (replicas or parallelism is 0)"),
-        ("Job", "parallelism: 0", "it wants none (replicas or parallelism is 0)"),
+        ("Deployment", "replicas: 0", "its replicas or its parallelism is 0"),
+        ("StatefulSet", "replicas: 0", "its replicas or its parallelism is 0"),
+        ("Job", "parallelism: 0", "its replicas or its parallelism is 0"),
         ("Job", "suspend: true", "it is suspended"),
         ("CronJob", "suspend: true", "it is suspended"),
         ("DaemonSet", "", "its node selector, affinity and tolerations admit no node"),
@@ -352,7 +352,7 @@ def test_kinds_that_are_not_used_are_named():
         written=True,
     )
     assert workloads.left_out(given) == [
-        f"1 {kind} left out: not a kind that pods are made of" for kind in ("Node", "Service", "ConfigMap")
+        f"1 {kind} left out: no pods are created from this kind" for kind in ("Node", "Service", "ConfigMap")
     ]
 
 

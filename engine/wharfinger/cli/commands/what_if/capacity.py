@@ -208,8 +208,10 @@ def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
     $ wharf capacity --live -f web.yaml --policy policies/
     """
     if like is None and nodes is not None:
-        raise UsageError("--nodes is the number of nodes; --like NODE is the node to copy")
+        raise UsageError("--nodes needs --like NODE, the node to copy")
     inputs = what_if_input.read(flags, lambda found: found.pending)
+    if not inputs.pods:
+        raise UsageError("the cluster has no pending pods to count room for; give a pod or a workload with --pods")
     with streams.bar(sys.stderr, "counting", len(inputs.pods) + limit) as advance:
         found = capacity(
             inputs.chain,

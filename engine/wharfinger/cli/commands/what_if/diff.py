@@ -96,7 +96,7 @@ def _over_pods(flags: WhatIfFlags, against: AgainstFlags, words: list[str], labe
     if before.revision == inputs.chain.revision:
         streams.warn(["both sides have the same policies and settings; name the other side with --against"])
     if not inputs.pods and not replaced:
-        streams.warn(["there are no pods to place; give some with --pods, or place running ones again with --replace"])
+        streams.warn(["there are no pending pods to place; give pods with --pods, or place running pods again with --replace"])
     with streams.bar(sys.stderr, "placing on both sides", 2 * (len(inputs.pods) + len(replaced))) as advance:
         found = diff(
             before,

@@ -126,7 +126,9 @@ def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     flags: WhatIfFlags,
     nodes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NODE", help="The nodes to drain, in this order.", autocompletion=options.complete_nodes),
+        typer.Argument(
+            metavar="NODE", help="The nodes to drain, in this order; `node/NAME` means the same.", autocompletion=options.complete_nodes
+        ),
     ] = None,
     selector: Annotated[
         str | None,
@@ -149,7 +151,7 @@ def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     """
     _refuse_contradictions(flags, nodes or [], selector, pending=pending)
     inputs = what_if_input.read(flags, lambda found: found.pending if pending else ())
-    names = nodes or _selected(selector or "", inputs.cluster)
+    names = [name.removeprefix("node/") for name in nodes or ()] or _selected(selector or "", inputs.cluster)
     state = inputs.cluster.state
     snapshot = state.snapshot()
     on_them = sum(len(snapshot.pods_on(row)) for row in map(snapshot.row, names) if row is not None)

@@ -188,7 +188,7 @@ def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
     inputs = what_if_input.read(flags, lambda found: _pending(found, pods_of))
     waiting = inputs.pods
     if not waiting:
-        streams.warn([f"there are no pods to place; {_why_none(inputs.cluster, flags, pods_of)}"])
+        streams.warn([_why_none(inputs.cluster, pods_of)])
     before = None if seconds is None else checkpoint_of(inputs.cluster.state)
     now = inputs.cluster.state.snapshot().now
     with streams.bar(sys.stderr, "placing", len(waiting)) as advance:
@@ -252,11 +252,12 @@ def _pending(found: Cluster, scheduler: str | None) -> tuple[PodView, ...]:
     return tuple(pod for pod in found.pending if pod.scheduler_name == scheduler)
 
 
-def _why_none(found: Cluster, flags: WhatIfFlags, scheduler: str | None) -> str:
+def _why_none(found: Cluster, scheduler: str | None) -> str:
+    """The reason why there are no pods to place; `scheduler` is that of `--pods-of`."""
     if scheduler is not None and found.pending:
         others = wording.capped(sorted({pod.scheduler_name for pod in found.pending}), 3)
-        return f"no pending pod has the spec.schedulerName {scheduler}; they have {others}"
-    return "--pods has none" if flags.pods else "give some with --pods, or a snapshot with pending ones"
+        return f"there are no pods to place; no pending pod has the spec.schedulerName {scheduler}; they have {others}"
+    return "there are no pending pods to place; give pods with --pods"
 
 
 def _is_explained(
