@@ -20,6 +20,7 @@ _GROUPS = {
     "ReplicaSet": "/apis/apps/v1",
     "StatefulSet": "/apis/apps/v1",
     "DaemonSet": "/apis/apps/v1",
+    "Job": "/apis/batch/v1",
     "PriorityClass": "/apis/scheduling.k8s.io/v1",
     "PodGroup": "/apis/scheduling.k8s.io/v1alpha2",
     "PodDisruptionBudget": "/apis/policy/v1",
@@ -168,9 +169,9 @@ class Api:
         """The object after a merge patch."""
         return self.request("PATCH", f"{collection(kind, namespace)}/{name}", body, content_type="application/merge-patch+json")
 
-    def evict(self, pod: str, namespace: str = "default", *, dry_run: bool = False) -> None:
-        """Evicts a pod through the Eviction API, without a grace period; `Refused` where a budget forbids it."""
-        options = {"gracePeriodSeconds": 0, **({"dryRun": ["All"]} if dry_run else {})}
+    def evict(self, pod: str, namespace: str = "default", *, dry_run: bool = False, grace: int = 0) -> None:
+        """Evicts a pod through the Eviction API, by default without a grace period; `Refused` where a budget forbids it."""
+        options = {"gracePeriodSeconds": grace, **({"dryRun": ["All"]} if dry_run else {})}
         metadata = {"name": pod, "namespace": namespace}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
         self.request("POST", f"{collection('Pod', namespace)}/{pod}/eviction", body)

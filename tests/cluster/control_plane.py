@@ -40,13 +40,25 @@ CONTROLLERS = (
     "podgroup-protection-controller",  # takes its finalizer from PodGroups without pods
 )
 TOKENS = "".join(f'{token},admin,admin,"system:masters"\n' for token in (TOKEN, OTHER_TOKEN)) + f"{GUEST_TOKEN},guest,guest\n"
-STAGES = (
-    "node/fast/node-initialize",
-    "node/heartbeat/node-heartbeat",
-    "pod/fast/pod-ready",
-    "pod/fast/pod-complete",
-    "pod/fast/pod-delete",
-)
+STAGES = ("node/fast/node-initialize", "node/heartbeat/node-heartbeat", "pod/fast/pod-ready")
+ENDS_LATE = "tests.wharfinger.dev/ends-late"
+"""The annotation of pods that need their whole grace period to end: one that is marked as deleted stays until a test deletes it at once."""
+_DELETION = {
+    "apiVersion": "kwok.x-k8s.io/v1alpha1",
+    "kind": "Stage",
+    "metadata": {"name": "pod-delete"},
+    "spec": {
+        "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
+        "selector": {
+            "matchExpressions": [
+                {"key": ".metadata.deletionTimestamp", "operator": "Exists"},
+                {"key": f'.metadata.annotations["{ENDS_LATE}"]', "operator": "DoesNotExist"},
+            ]
+        },
+        "next": {"delete": True},
+    },
+}
+"""kwok's stage `pod/fast/pod-delete`, for all other pods."""
 
 
 GROUP_GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
@@ -220,7 +232,9 @@ class ControlPlane:
         return [build.program("kube-controller-manager"), f"--kubeconfig={self.kubeconfig}", *flags]
 
     def _kwok(self) -> list[object]:
-        stages = [f"--config={build.kwok_stages() / stage}.yaml" for stage in STAGES]
+        deletion = self.folder / "pod-delete.json"
+        deletion.write_text(json.dumps(_DELETION))
+        stages = [f"--config={path}" for path in (*(build.kwok_stages() / f"{stage}.yaml" for stage in STAGES), deletion)]
         return [build.program("kwok"), f"--kubeconfig={self.kubeconfig}", "--manage-all-nodes=true", *stages]
 
 

@@ -5,9 +5,9 @@ and all others are decided. Evictions go through the Eviction API, so budgets ca
 
 The pods that may leave a node at the same time are one step. All are marked as deleted. Controllers like ReplicaSet create the replacements
 then, and the chain decides about these while the old pods still count on their nodes. The old pods leave, pods that wait are tried again,
-and the other controllers create their replacements. The order is always that of the queue. A replacement that has a node counts as
-healthy, so a budget may allow more evictions in the next step. Members of a group that left are placed together again, within the domains
-of those that stayed.
+and the other controllers create their replacements; that of Jobs is the last, because it waits after the loss of a pod. The order is always
+that of the queue. A replacement that has a node counts as healthy, so a budget may allow more evictions in the next step. Members of a
+group that left are placed together again, within the domains of those that stayed.
 
 Which pod of a step is gone first is chance. Where a pod that waits may get a place as soon as one of them is gone, that would decide which
 pod gets it. So then a step is one eviction. Pods that wait and get no place however many pods leave are no reason for that.
@@ -52,7 +52,17 @@ from wharfinger.scheduler.queue import hints
 from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, pod_result, utilisation
 from wharfinger.simulate.placing import place_group, queue_order, read_in_steps
 from wharfinger.steps import at_once
-from wharfinger.what_if.leaving_pods import Evictions, Refusal, cordoned, recreated, refusals, replaceable, replaced_early, staying
+from wharfinger.what_if.leaving_pods import (
+    Evictions,
+    Refusal,
+    cordoned,
+    recreated,
+    refusals,
+    replaceable,
+    replaced_after_delay,
+    replaced_early,
+    staying,
+)
 from wharfinger.what_if.supposed_changes import SupposedChanges
 from wharfinger.what_if.supposed_queue import SupposedQueue, WaitingTurn
 
@@ -289,6 +299,7 @@ class _Drain:
         self._entered = 0
         self._preempting: list[tuple[_LeavingPod, list[PodView]]] = []  # pods with a nominated node, and victims that are not marked yet
         self._going: list[_LeavingPod] = []  # victims that are marked
+        self._delayed: list[_LeavingPod] = []  # pods whose controllers wait before they create them again
         self._uses: dict[str, tuple[int, int]] = {}
         self._index = GroupIndex(self._state.objects)
         self._groups: dict[str, GroupResult] = {}
@@ -483,11 +494,13 @@ class _Drain:
         return False
 
     def _create_again(self, moving: _LeavingPod) -> None:
-        """Put the replacement of a pod into the queue, if there is one."""
-        if replaceable(moving.pod):
-            self._enqueue(moving, recreated(moving.pod, self._now()))
-        else:
+        """Put the replacement of a pod into the queue, if there is one; or later, if its controller waits."""
+        if not replaceable(moving.pod):
             moving.placement, moving.reason = None, LEAVING if moving.pod.terminating else LOST
+        elif replaced_after_delay(moving.pod):
+            self._delayed.append(moving)
+        else:
+            self._enqueue(moving, recreated(moving.pod, self._now()))
 
     def _enqueue(self, moving: _LeavingPod, pod: PodView) -> None:
         pod = self._supposed.claimed(pod)
@@ -541,10 +554,17 @@ class _Drain:
         return (yield from hints.group_rejectors(self._decider, self._state.snapshot, terms, tuple(turn.members.values())))
 
     def _place_woken(self) -> Generator[None]:
-        """Try the pods that are ready, in the order of the queue, and let victims of preemption leave."""
+        """Try the pods that are ready, in the order of the queue, let victims of preemption leave, and then create the delayed pods."""
         yield from self._place_ready()
-        while self._going:
-            yield from self._let_victims_leave()
+        while self._going or self._delayed:
+            if self._going:
+                yield from self._let_victims_leave()
+                continue
+            if not self._queue.end_backoffs():
+                delayed, self._delayed = self._delayed, []
+                for moving in delayed:
+                    self._enqueue(moving, recreated(moving.pod, self._now()))
+            yield from self._place_ready()
 
     def _place_ready(self) -> Generator[None]:
         """Try the pods that are ready, in the order of the queue. Once none is, mark the victims and try again those that wait for them."""

@@ -39,8 +39,11 @@ NO_CONTROLLER = "no controller would create it again; kubectl drain needs --forc
 MARKED = datetime.fromtimestamp(0, UTC)
 """The time at which pods are marked as being deleted; only whether there is a mark counts."""
 
-_REPLACE_EARLY = frozenset({"ReplicaSet", "ReplicationController", "Job"})
-"""Controllers that do not count a pod which is marked as deleted (`FilterActivePods`; of a Job with the default podReplacementPolicy)."""
+_REPLACE_EARLY = frozenset({"ReplicaSet", "ReplicationController"})
+"""Controllers that do not count a pod which is marked as deleted (`FilterActivePods`)."""
+
+_REPLACE_AFTER_DELAY = frozenset({"Job"})
+"""Controllers for which a pod that is marked as deleted has failed, and that wait after a failure (`DefaultJobPodFailureBackOff`)."""
 
 MAX_DISRUPTED = 2000
 """The API refuses further evictions while its controller has not confirmed this number."""
@@ -80,7 +83,7 @@ def replaceable(pod: PodView) -> bool:
 
     The replacement of a pod that is being deleted exists already, if it does not wait until the pod is gone.
     """
-    return pod.controller is not None and not (pod.terminating and replaced_early(pod))
+    return pod.controller is not None and not (pod.terminating and may_be_replaced_early(pod))
 
 
 def replaced_early(pod: PodView) -> bool:
@@ -90,6 +93,20 @@ def replaced_early(pod: PodView) -> bool:
     """
     owner = pod.controller
     return owner is not None and owner.kind in _REPLACE_EARLY
+
+
+def replaced_after_delay(pod: PodView) -> bool:
+    """True if the controller creates the replacement ten seconds or more after the pod was marked as deleted, which it counts as a failure.
+
+    Most pods are gone by then. One with a longer grace period may still be there.
+    """
+    owner = pod.controller
+    return owner is not None and owner.kind in _REPLACE_AFTER_DELAY
+
+
+def may_be_replaced_early(pod: PodView) -> bool:
+    """True if the pod may still be there when its replacement is created."""
+    return replaced_early(pod) or replaced_after_delay(pod)
 
 
 def recreated(pod: PodView, created: datetime | None = None) -> PodView:

@@ -8,7 +8,16 @@ from msgspec.structs import replace
 
 import wharfinger
 from tests.property.predictions.drawn_cluster import DrawnCluster
-from tests.property.predictions.world import BACKOFF, CREATES_AT_THE_MARK, CREATES_WHEN_GONE, MARKED, World, at_work, owner_of
+from tests.property.predictions.world import (
+    BACKOFF,
+    CREATES_AT_THE_MARK,
+    CREATES_LATER,
+    CREATES_WHEN_GONE,
+    MARKED,
+    World,
+    at_work,
+    owner_of,
+)
 from wharfinger.model import objects
 from wharfinger.scheduler.queue.hints import timed
 from wharfinger.what_if.drain import Drain, DrainOutcome
@@ -97,6 +106,8 @@ class DrainedWorld(World):
                 await self.controlled()
         await self.controlled()  # these controllers are faster than the backoffs of pods that wait for time to pass
         self.create_again([pod for pod in pods if owner_of(pod) in CREATES_WHEN_GONE])
+        await self.settle()
+        self.create_again([pod for pod in pods if owner_of(pod) in CREATES_LATER])
         await self.settle()
 
     def compare(self, plan: Drain, before: dict[str, str | None]) -> list[str]:

@@ -29,9 +29,10 @@ BACKOFF = 20.0
 TICK = 1e-6
 """Seconds between two readings of the clock: all readings of a test together are much less than the windows that backoffs end in."""
 MARKED = datetime.fromtimestamp(BEGIN, UTC)
-CREATES_AT_THE_MARK = frozenset({"ReplicaSet", "Job"})
+CREATES_AT_THE_MARK = frozenset({"ReplicaSet"})
 CREATES_WHEN_GONE = frozenset({"StatefulSet", "DaemonSet"})
-"""Controllers that create the replacement of a pod as soon as it is marked as deleted, and those that wait until it is gone."""
+CREATES_LATER = frozenset({"Job"})
+"""Controllers that create the replacement of a pod as soon as it is marked as deleted, that wait until it is gone, and that wait longer."""
 
 
 class TickingClock(ManualClock):
@@ -117,6 +118,7 @@ class World(Running):
         self.drawn = drawn
         self.pause = pause
         self.again = 0
+        self.delayed: list[objects.Pod] = []  # pods that a controller creates again once nothing else happens
         self.original = {objects.key_of(pod): pod.metadata.uid for pod in drawn.pods}
         for obj in (*drawn.nodes, *drawn.others):
             self.cluster.put(obj)
@@ -144,9 +146,13 @@ class World(Running):
             await self.calm()
             self.count_budgets()
             leaving = [pod for pod in self.cluster.pods() if pod.metadata.deletion_timestamp is not None and not self.is_kept(pod)]
-            if not leaving:
+            if leaving:
+                await self.leave(leaving)
+            elif self.delayed:
+                delayed, self.delayed = self.delayed, []
+                self.create_again(delayed)
+            else:
                 return
-            await self.leave(leaving)
 
     def is_kept(self, pod: objects.Pod) -> bool:
         """True if a pod that is marked as deleted does not go yet."""
@@ -157,12 +163,14 @@ class World(Running):
         await self.calm()
         early = [pod for pod in leaving if owner_of(pod) in CREATES_AT_THE_MARK]
         late = [pod for pod in leaving if owner_of(pod) in CREATES_WHEN_GONE]
+        delayed = [pod for pod in leaving if owner_of(pod) in CREATES_LATER]
         self.create_again(early)
         await self.calm()
         for pod in leaving:
             self.gone(pod)
             await self.calm()
         self.create_again(late)
+        self.delayed += delayed
         await self.calm()
         self.count_budgets()
         await self.calm()
@@ -185,7 +193,7 @@ class World(Running):
             self.again += 1
             fresh = recreated(PodView(pod), datetime.fromtimestamp(int(self.clock.now()), UTC)).object
             name, owner = pod.metadata.name, owner_of(pod)
-            name = f"{name.partition('.')[0]}.{self.again}" if owner in CREATES_AT_THE_MARK else name
+            name = name if owner in CREATES_WHEN_GONE else f"{name.partition('.')[0]}.{self.again}"
             uid = f"{self.original[f'default/{pod.metadata.name.partition(chr(46))[0]}']}-{self.again}"
             self.create(replace(fresh, metadata=replace(fresh.metadata, name=name, uid=uid), status=objects.PodStatus()))
         self.cluster.lagging = False

@@ -184,6 +184,32 @@ def test_other_pods_are_tried_while_victims_of_preemption_still_count_on_their_n
     assert [each.displaced_by for each in result.pods] == [None, None, "default/high"]
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("ReplicaSet", "apart"), ("Job", "roomy"), ("StatefulSet", "roomy")])
+def test_only_a_replacement_that_is_created_at_once_avoids_the_pod_that_leaves(kind, expected):
+    zone = "topology.kubernetes.io/zone"
+    term = {"topologyKey": zone, "labelSelector": {"matchLabels": WEB}}
+    rule = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}}
+    zones = {"a": "here", "roomy": "here", "apart": "there"}
+    offers = {"a": "4", "roomy": "100", "apart": "1"}
+    nodes = [node(name, labels={zone: zones[name]}, offer={"cpu": offers[name]}) for name in zones]
+    assert outcomes(drained(state(nodes, [owned("web", kind=kind, labels=WEB, affinity=rule)]))) == [("web", "placed", expected, 1)]
+
+
+@pytest.mark.parametrize(("kind", "first"), [("ReplicaSet", "high"), ("StatefulSet", "high"), ("Job", "low")])
+def test_the_replacement_of_a_job_comes_after_all_others(kind, first):
+    pods = [owned("high", kind=kind, priority=9, preemptionPolicy="Never"), owned("low", kind="StatefulSet")]
+    cluster = state([node("a"), node("b", offer={"cpu": "1"})], pods)
+    assert [name for name, _, there, _ in outcomes(drained(cluster)) if there == "b"] == [first]
+
+
+def test_a_victim_of_a_job_comes_after_all_others():
+    nodes = [node("a"), node("b", offer={"cpu": "3"}), node("c", offer={"cpu": "1"})]
+    job = owned("job", on="b", kind="Job", priority=2, preemptionPolicy="Never")
+    victims = [job, owned("set", on="b", kind="StatefulSet", priority=1)]
+    found = outcomes(drained(state(nodes, [owned("high", cpu="3", priority=9), *victims])))
+    assert {name: there for name, _, there, _ in found} == {"high": "b", "set": "c", "job": None}
+
+
 def test_a_supposed_drain_with_preemption_is_undone():
     cluster = being_preempted()
     with SupposedChanges(cluster) as supposed:

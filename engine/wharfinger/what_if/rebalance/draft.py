@@ -26,7 +26,7 @@ from wharfinger.model.objects import key_of, kind_of
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import device_claims
 from wharfinger.steps import at_once
-from wharfinger.what_if.leaving_pods import MARKED, cordoned, recreated, replaced_early
+from wharfinger.what_if.leaving_pods import MARKED, cordoned, may_be_replaced_early, recreated
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -205,8 +205,8 @@ class Draft:
         return None
 
     def _goes_there_early(self, pod: PodView, pending: PodView, source: str, target: str) -> bool:
-        """True unless the replacement is created early, and placed on another node while the evicted pod still counts on its own."""
-        if not replaced_early(pod):
+        """True unless the replacement may be created early, and placed on another node while the evicted pod still counts on its own."""
+        if not may_be_replaced_early(pod):
             return True
         leaving = pod.with_deletion(MARKED).with_uid(f"{pod.uid}/leaving")
         self.state.assume(leaving, source)
