@@ -183,6 +183,22 @@ def test_the_present_state_of_a_policy_is_distinguished_from_its_text(wharf, sch
     ]
 
 
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        ({"suspendedSince": None, "failure": None}, 0),
+        ({"suspendedSince": None, "failure": "the last refresh failed"}, 0),
+        ({"suspendedSince": "2026-01-02T03:04:05Z", "failure": None}, 1),
+    ],
+    ids=["fresh", "one refresh failed", "suspended"],
+)
+def test_a_suspended_metric_sets_the_exit_code(wharf, scheduler, state, code):
+    policy = {**POLICY, "metrics": [{"name": "load", "said": "metric `load` is …", **state}]}
+    found, out, _ = wharf("status", "--url", scheduler(sources=[], policies=[policy]))
+    assert found == code
+    assert out.splitlines()[-1] == "spread: metric `load` is …"
+
+
 @pytest.mark.parametrize("part", [b"", b"HTTP/1.0 200 OK\r\nX-Drip: ", b"HTTP/1.0 200 OK\r\n\r\n"], ids=["status line", "headers", "body"])
 def test_a_server_that_drips_is_not_listened_to_for_ever(part):
     over = threading.Event()

@@ -35,6 +35,8 @@ def wharf_status(
 ) -> int:
     """Show the policies of a running scheduler: the versions in force, and errors of refused texts. Exit code 1 if something is wrong.
 
+    Something is wrong if the scheduler is not ready, a source cannot be read, a text was refused, or a policy or a metric is suspended.
+
     $ wharf status --url http://127.0.0.1:10261
     """
     whole = running_process.plain(url, POLICIES)
@@ -50,8 +52,13 @@ def wharf_status(
     return int(
         bool(unready)
         or any(source["lost"] for source in answer["sources"])
-        or any(needs_attention(policy) for policy in answer["policies"])
+        or any(needs_attention(policy) or _has_suspended_metric(policy) for policy in answer["policies"])
     )
+
+
+def _has_suspended_metric(policy: Policy) -> bool:
+    """True if rules of the policy have no effect now, because too few nodes have a fresh sample of a metric."""
+    return any(metric["suspendedSince"] is not None for metric in policy["metrics"])
 
 
 def _status_lines(answer: Policies) -> Iterator[str]:
@@ -92,11 +99,12 @@ class Readings(Struct, frozen=True, kw_only=True):
     at: float
     samples: Mapping[str, Mapping[Labels, float]]
 
-    def by(self, name: str, label: str) -> dict[str, float]:
-        """The sum of a metric's samples for each value of a label."""
+    def by(self, name: str, *keys: str) -> dict[str, float]:
+        """The sum of a metric's samples for each value of a label; of several labels, the values are joined by `/`."""
         found: defaultdict[str, float] = defaultdict(float)
         for labels, value in self.samples.get(name, {}).items():
-            found[dict(labels).get(label, "")] += value
+            values = dict(labels)
+            found["/".join(values.get(key, "") for key in keys)] += value
         return dict(found)
 
     def total(self, name: str) -> float:
@@ -126,10 +134,10 @@ class MetricsInterval(Struct, frozen=True, kw_only=True):
         """The time between the readings; None if there is only one."""
         return None if self.before is None else self.now.at - self.before.at
 
-    def grown(self, name: str, label: str) -> dict[str, float]:
-        """The growth of a counter by the values of a label; after a restart of the process, its whole value."""
-        now = self.now.by(name, label)
-        before = {} if self.before is None else self.before.by(name, label)
+    def grown(self, name: str, *keys: str) -> dict[str, float]:
+        """The growth of a counter by the values of labels, as `Readings.by`; after a restart of the process, its whole value."""
+        now = self.now.by(name, *keys)
+        before = {} if self.before is None else self.before.by(name, *keys)
         if any(now.get(value, 0.0) < then for value, then in before.items()):
             before = {}
         return {value: count - before.get(value, 0.0) for value, count in now.items()}
@@ -235,12 +243,12 @@ def _policies(policies: PolicyStates) -> Lines:
 
 
 def _rules(between: MetricsInterval) -> Lines:
-    spent = between.grown("wharfinger_policy_rule_seconds_total", "rule")
-    rejected = between.grown("wharfinger_policy_rule_rejections_total", "rule")
+    spent = between.grown("wharfinger_policy_rule_seconds_total", "policy", "rule")
+    rejected = between.grown("wharfinger_policy_rule_rejections_total", "policy", "rule")
     slowest = sorted((rule for rule in spent if spent[rule] > 0), key=lambda rule: (-spent[rule], rule))[:MAX_RULES]
     if slowest:
-        names = {ALL_RULES: "those of namespaces"}
-        rows = [(names.get(rule, rule), f"{1000 * spent[rule]:,.1f}ms", f"{int(rejected.get(rule, 0)):,}") for rule in slowest]
+        names = {rule: rule.replace(f"/{ALL_RULES}", " (all rules)") for rule in slowest}
+        rows = [(names[rule], f"{1000 * spent[rule]:,.1f}ms", f"{int(rejected.get(rule, 0)):,}") for rule in slowest]
         yield "", ""
         for number, text in enumerate(
             wording.columns([("SLOWEST RULES", "TIME", "REJECTED"), *rows], right=frozenset({1, 2})).splitlines()
