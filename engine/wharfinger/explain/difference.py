@@ -24,6 +24,8 @@ MIN_SHIFT = 1e-9
 ORDER = "tie-break"
 PREEMPTION = "preemption"
 NO_RULE = "no such rule"
+WITHOUT_POLICY = "without it"
+"""The name of the side before that has all policies except one."""
 
 
 class Kind(Enum):
@@ -71,11 +73,14 @@ class Cause(Struct, frozen=True, kw_only=True):
         return self.sentence()
 
     def sentence(self, before: str = "before") -> str:
-        """A sentence about the cause; `before` is the name of the side before."""
+        """A sentence about the cause; `before` is the name of the side before.
+
+        If that is the side without the policy, a rule that is absent there is not mentioned: it is a rule of the policy.
+        """
         if self.kind is Kind.FILTER:
             return f"{self.rule} {self._filter(before)}"
         if self.kind is Kind.SCORE:
-            return f"{self.rule}: {self._points(self.after)}; {before} {self._points(self.before)}"
+            return f"{self.rule}: {self._points(self.after)}{self._other(before, self._points(self.before))}"
         if self.kind is Kind.ORDER:
             return f"{self.nodes[0]} and {self.nodes[1]} are equally good: the {self.rule} decides"
         if self.kind is Kind.GROUP:
@@ -84,8 +89,12 @@ class Cause(Struct, frozen=True, kw_only=True):
 
     def _filter(self, before: str) -> str:
         if self.after.sentences:
-            return f"rejects {self.node}: {'; '.join(self.after.sentences)}; {before} {_passes(self.before)}"
+            return f"rejects {self.node}: {'; '.join(self.after.sentences)}{self._other(before, _passes(self.before))}"
         return f"rejected {self.node}: {'; '.join(self.before.sentences)}; now {_passes(self.after)}"
+
+    def _other(self, before: str, answer: str) -> str:
+        """What follows about the side before; "" if there is nothing to say."""
+        return "" if before == WITHOUT_POLICY and not self.before.present else f"; {before} {answer}"
 
     def _points(self, answer: RuleAnswer) -> str:
         if answer.points is None:

@@ -19,7 +19,7 @@ from wharfinger.compiler.cost import Cost
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.explain import policy_warnings
 from wharfinger.explain.conditions import PolicyExplainer
-from wharfinger.explain.difference import Cause, causes
+from wharfinger.explain.difference import WITHOUT_POLICY, Cause, causes
 from wharfinger.explain.explained_pod import unbound
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
@@ -117,7 +117,7 @@ def _plain(found: PodDifference) -> dict[str, Any]:
         "pod": found.pod,
         "without": found.without,
         "chosen": found.chosen,
-        "causes": [cause.sentence("without it") for cause in found.causes],
+        "causes": [cause.sentence(WITHOUT_POLICY) for cause in found.causes],
     }
 
 
@@ -278,7 +278,7 @@ def _differing(found: ExplainedPolicy) -> Iterator[str]:
     yield f"  it makes a difference for {len(found.differing):,} of {wording.count(found.looked_at, 'pod')} looked at"
     for each in found.differing[:MAX_EXAMPLES]:
         yield f"    {each.pod}: {each.chosen or 'no node'}, without it {each.without or 'no node'}"
-        yield from (f"      {cause.sentence('without it')}" for cause in each.causes)
+        yield from (f"      {cause.sentence(WITHOUT_POLICY)}" for cause in each.causes)
     if len(found.differing) > MAX_EXAMPLES:
         yield f"    … and {wording.count(len(found.differing) - MAX_EXAMPLES, 'more pod')}"
 

@@ -46,7 +46,7 @@ def test_a_difference_is_one_between_decisions_with_and_without_it():
     differing = {each.pod: (each.without, each.chosen) for each in found.differing}
     assert differing == {"default/big": ("a", None), "default/small": ("a", "b")}
     assert "  it makes a difference for 2 of 2 pods looked at\n" in str(found)
-    assert "      mix/off rejects a: a is closed; without it no such rule\n" in str(found)
+    assert "      mix/off rejects a: a is closed\n" in str(found)
 
 
 def test_placed_pods_are_decided_about_as_if_they_waited_and_stay_where_they_are():

@@ -17,7 +17,7 @@ from wharfinger.compiler.cost import Budget
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import InvalidObject, UsageError
 from wharfinger.explain.conditions import PolicyExplainer
-from wharfinger.explain.difference import causes
+from wharfinger.explain.difference import WITHOUT_POLICY, causes
 from wharfinger.explain.explained_pod import explained_decision, unbound
 from wharfinger.explain.explanation import explain_decision
 from wharfinger.framework.evaluation.cycle import decide
@@ -201,7 +201,7 @@ def decided(  # noqa: PLR0913, PLR0917 — one parameter per part of the questio
 
 def _difference(plain: Decision, decision: Decision, snapshot: Snapshot) -> Mapping[str, Any]:
     found = causes(plain, decision, snapshot, (PolicyExplainer(plain.chain), PolicyExplainer(decision.chain)))
-    return {"without": plain.node, "causes": [cause.sentence("without it") for cause in found]}
+    return {"without": plain.node, "causes": [cause.sentence(WITHOUT_POLICY) for cause in found]}
 
 
 def _node(snapshot: Snapshot, nodes: Sequence[str]) -> Mapping[str, Any] | None:
