@@ -264,7 +264,7 @@ def replaced_pods(state: ClusterState, words: Sequence[str]) -> tuple[PodView, .
         chosen = _chosen(word)
         named = [pod for pod in running if chosen(pod)]
         if not named and word != "all":
-            raise UsageError(f"replace {word}: there is no such running pod{_nearest(word, running)}")
+            raise UsageError(f"replace {word}: no running pod matches{_nearest(word, running)}")
         found |= {pod.uid: pod for pod in named}
     return tuple(sorted(found.values(), key=lambda pod: pod.key))
 

@@ -46,6 +46,16 @@ def test_a_line_says_what_each_step_does_and_the_summary_what_is_reached(wharf, 
     assert "has no PodDisruptionBudget" in err
 
 
+def test_few_of_many_pending_pods_are_named(wharf, snapshot):
+    pending = "- {{apiVersion: v1, kind: Pod, metadata: {{name: p{0}}}, spec: {{containers: [{{name: c}}]}}}}\n"
+    snapshot.write_text(CLUSTER + "".join(map(pending.format, range(7))))
+    _, out, _ = wharf("rebalance", "--goal", "free-nodes", "--snapshot", snapshot)
+    names = ", ".join(f"default/p{number}" for number in range(5))
+    assert f"7 pending pods placed before the first move: {names} and 2 more\n" in out
+    _, out, _ = wharf("rebalance", "--goal", "free-nodes", "--snapshot", snapshot, "--format", "json")
+    assert len(json.loads(out)["summary"]["placedFirst"]) == 7
+
+
 def test_the_exit_code_shows_whether_pods_move(wharf, snapshot):
     assert wharf("rebalance", "--goal", "free-nodes", "--exit-code", "--snapshot", snapshot)[0] == 1
     assert wharf("rebalance", "--goal", "violations", "--exit-code", "--snapshot", snapshot)[0] == 0
@@ -77,9 +87,10 @@ def test_json_and_yaml_are_equal_and_everything(wharf, snapshot):
         (("--goal", "free-gpus", "--whole", "cpu"), "--whole cpu: expected RESOURCE=AMOUNT"),
         (("--goal", "free-gpus", "--whole", "cpu=0"), "the amount must be above 0"),
         (("--goal", "free-gpus", "--whole", "cpu=x"), "cpu: "),
-        (("--goal", "points", "--whole", "cpu=4"), "is about the goal free-gpus, which is not given"),
+        (("--goal", "points", "--whole", "cpu=4"), "are for the goal free-gpus, which is not given"),
         (("--goal", "points", "--min-age", "soon"), "--min-age: expected a duration"),
         (("--goal", "points", "--namespace", "shop"), "--namespace shop: the cluster has no pod there"),
+        (("--goal", "points", "--pods-of", "x"), "--pods-of x: no running pod has this spec.schedulerName; they have default-scheduler"),
         (("--goal", "points", "--cost", "nan"), "--cost"),
         (("--goal", "points", "--apply"), "--apply moves pods of the running cluster; give --live"),
         (("--goal", "points", "-f", "pod.yaml"), "--pods has no meaning here"),

@@ -123,7 +123,10 @@ def test_a_decision_log_alone_is_enough(wharf, folder):
         (["-p", "pack.policy", "--on", "six.json", "--objective", "unplaced", "--strict"], "--strict is about the cluster"),
         (["-p", "pack.policy", "--on", "six.json", "--objective", "unplaced", "--context", "x"], "--context is about the cluster"),
         (["-p", "pack.policy", "-s", "six.json", "--objective", "unplacd"], "did you mean unplaced?"),
-        (["-p", "pack.policy", "-s", "busy.json", "--objective", "moves"], "busy.json: there are no pods to place; its running pods"),
+        (
+            ["-p", "pack.policy", "-s", "busy.json", "--objective", "moves"],
+            "busy.json: there are no pods to place; --replace all places its running pods again",
+        ),
         (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--held-out", "100%"], "expected a percentage below 100%"),
         (
             ["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--held-out", "5%", "--held-out", "six.json"],

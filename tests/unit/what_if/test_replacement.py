@@ -45,8 +45,8 @@ def test_words_select_running_pods_by_namespace_or_labels(state, words, expected
     [
         ("everything", "replace everything: expected all, namespace=NAME or selector=LABELS"),
         ("namespace=", "replace namespace=: expected all, namespace=NAME or selector=LABELS"),
-        ("namespace=shpo", "replace namespace=shpo: there is no such running pod; did you mean namespace=shop?"),
-        ("selector=app=cache", "replace selector=app=cache: there is no such running pod"),
+        ("namespace=shpo", "replace namespace=shpo: no running pod matches; did you mean namespace=shop?"),
+        ("selector=app=cache", "replace selector=app=cache: no running pod matches"),
         ("selector= ", "replace selector= : expected all, namespace=NAME or selector=LABELS"),
         ("selector=app=(", "selector"),
     ],

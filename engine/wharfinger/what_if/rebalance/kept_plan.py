@@ -63,10 +63,15 @@ class KeptPlan(msgspec.Struct, frozen=True):
 
     def staleness(self, chain: Chain, state: ClusterState) -> str | None:
         """The reason why the plan does not fit these policies, settings and nodes; None if it does. Each move checks its pods."""
-        if self.revisions.policies != chain.policy_revision:
-            return f"it was made with policies of revision {self.revisions.policies}, and they are at {chain.policy_revision} now"
-        if self.revisions.chain != chain.revision:
-            return f"it was made with settings of revision {self.revisions.chain}, and they are at {chain.revision} now"
+        for name, own, given in (
+            ("policies", self.revisions.policies, chain.policy_revision),
+            ("settings", self.revisions.chain, chain.revision),
+        ):
+            if own != given:
+                return (
+                    f"it was made with {name} of revision {own[:12]}, and those given now are {given[:12]}; "
+                    "give the same policies, params and settings, or make a new plan"
+                )
         snapshot = state.snapshot()
         gone = sorted({name for move in self.moves for name in (move.source, move.target, *move.cordon) if snapshot.row(name) is None})
         return f"{', '.join(gone[:3])}: no such node any more" if gone else None

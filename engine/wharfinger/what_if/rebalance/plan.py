@@ -160,7 +160,7 @@ def rebalance(  # noqa: PLR0913, PLR0917 — the question, and callbacks for pro
     Raises UsageError for a unit that no node offers, a unit without the goal that counts it, and whole GPUs that moves cannot change.
     """
     if plan_options.unit and Goal.FREE_GPUS not in plan_options.goals:
-        raise UsageError(f"what one whole GPU takes is about the goal {Goal.FREE_GPUS.value}, which is not given")
+        raise UsageError(f"the amounts of one whole GPU are for the goal {Goal.FREE_GPUS.value}, which is not given")
     return _Planning(chain, state, plan_options, advance, interrupted).plan(waiting)
 
 

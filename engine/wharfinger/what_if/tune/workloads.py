@@ -202,14 +202,14 @@ def prepared(workload: Waiting | Recorded, words: Sequence[str], load: float, se
     UsageError for one without pods to place, for a log, which has its own arrivals, and for a load below 1.
     """
     if load < 1:
-        raise UsageError(f"a load of {100 * load:g}%: expected 100% or more, as copies of pods are added and none is left out")
+        raise UsageError(f"a load of {100 * load:g}%: expected 100% or more, because copies of pods are added and no pod is left out")
     if isinstance(workload, Recorded):
         if words or load != 1:
-            raise UsageError(f"{workload.title} is a decision log, which has its own arrivals; replace and load are for snapshots")
+            raise UsageError(f"{workload.title} is a decision log, which has its own arrivals; --replace and --load are for snapshots")
         return workload
     whole = with_running_pods_pending(workload, words) if words else workload
     if not whole.pods:
-        hint = "nor running ones that could be placed again" if words else "its running pods are placed again if replace is `all`"
+        hint = "there are no running pods to place again either" if words else "--replace all places its running pods again"
         raise UsageError(f"{whole.title}: there are no pods to place; {hint}")
     return whole.loaded(load, seed)
 
@@ -225,7 +225,8 @@ def split(workloads: Sequence[Waiting | Recorded], share: float, seed: int) -> t
     for workload, both in zip(workloads, parts, strict=True):
         if any(part.is_empty for part in both):
             raise UsageError(
-                f"{workload}: this is too little to hold out {100 * share:g}% of it; hold out other data, or nothing with a share of 0%"
+                f"{workload}: this is too little to hold out {100 * share:g}% of it; "
+                "hold out other data (--held-out FILE), or nothing (--held-out 0%)"
             )
     return [part for part, _ in parts], [part for _, part in parts]
 

@@ -35,6 +35,8 @@ from wharfinger.what_if.rebalance.plan_execution import TIMEOUT, CarriedOut, Pla
 
 DEFAULT_AGE = "5m"
 DEFAULT_PRIORITY = CRITICAL - 1
+MAX_NAMES = 5
+"""Pending pods that are named in the report as text; the other formats have all of them."""
 
 
 def table(found: Rebalance) -> str:
@@ -55,7 +57,8 @@ def _summary(found: Rebalance) -> Iterator[str]:
     if found.moves:
         yield f"at most {wording.count(found.most_cordoned, 'node')} cordoned at a time; all are uncordoned at the end"
     if found.placed_first:
-        yield f"{wording.count(len(found.placed_first), 'pending pod')} placed before the first move: {', '.join(found.placed_first)}"
+        names = wording.capped(found.placed_first, MAX_NAMES)
+        yield f"{wording.count(len(found.placed_first), 'pending pod')} placed before the first move: {names}"
     yield from (f"not ended: {sentence}" for sentence in found.left)
     yield f"{wording.count(found.movable, 'pod')} may move"
     rows = [(f"{count:,}", f"may not: {reason}") for reason, count in found.staying.items()]
@@ -224,8 +227,8 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
 
 def _planned(inputs: WhatIfInput, plan_options: PlanOptions, *, apply: bool) -> Rebalance:
-    """A new plan, with a progress bar. UsageError for an unknown namespace, and for nodes that an earlier plan has left cordoned."""
-    _known_namespaces(plan_options.limits.namespaces, inputs.cluster)
+    """A new plan, with a progress bar. UsageError for limits that no pod fits, and for nodes that an earlier plan has left cordoned."""
+    _refuse_limits_without_pods(plan_options.limits, inputs.cluster)
     _no_cordons_left(inputs.cluster, apply=apply)
     n_pods = int(inputs.cluster.state.snapshot().pod_count.sum())
     with streams.bar(sys.stderr, "planning", n_pods) as advance, streams.interruptible() as interrupted:
@@ -368,10 +371,14 @@ def _refuse(flags: WhatIfFlags, goals: list[Goal] | None, cost: float, *, apply:
         raise UsageError(f"--cost {cost}: expected a number")
 
 
-def _known_namespaces(names: frozenset[str], cluster: Cluster) -> None:
-    """Raise UsageError for a namespace without pods."""
-    for name in namespaces_without_pods(names, cluster.objects.pods):
+def _refuse_limits_without_pods(limits: Limits, cluster: Cluster) -> None:
+    """Raise UsageError for a namespace without pods, and for a scheduler that no running pod names."""
+    for name in namespaces_without_pods(limits.namespaces, cluster.objects.pods):
         raise UsageError(f"--namespace {name}: the cluster has no pod there")
+    schedulers = sorted({pod.scheduler_name for pod, _ in cluster.state.placements()})
+    if limits.scheduler is not None and limits.scheduler not in schedulers:
+        known = f"; they have {wording.capped(schedulers, 3)}" if schedulers else ""
+        raise UsageError(f"--pods-of {limits.scheduler}: no running pod has this spec.schedulerName{known}")
 
 
 def _unit(given: list[str] | tuple[str, ...]) -> Mapping[str, int]:
