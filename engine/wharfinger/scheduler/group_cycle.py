@@ -104,7 +104,7 @@ class GroupCycle:
         self._status = status
         self._preemptor = preemptor
         self._changes = changes
-        self._victims = GroupVictims(cluster, queue.groups.index)
+        self._victims = GroupVictims(cluster.snapshot, queue.groups.index)
         self._timer = budget.settings.timer
         self._search = GroupSearch(cluster, budget.stopwatch(None), self._timer)
         self.reservations = Reservations(cluster, queue, self._search)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from wharfinger.groups.preempting import may_have_victims, priority_of
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from wharfinger.framework.extension import Plugin
     from wharfinger.groups.membership import GroupIndex
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.scheduler.ports import LiveCluster
+    from wharfinger.model.state.snapshot import Snapshot
 
 
 class GroupVictims:
-    """Possible victims of groups in the current state; `index` has the groups that they belong to themselves."""
+    """Possible victims of groups in the state that `snapshot` returns; `index` has the groups that they belong to themselves."""
 
-    def __init__(self, cluster: LiveCluster, index: GroupIndex) -> None:
-        self._cluster = cluster
+    def __init__(self, snapshot: Callable[[], Snapshot], index: GroupIndex) -> None:
+        self._snapshot = snapshot
         self._index = index
 
     def are_leaving(self, group: Group) -> bool:
         """True if a pod of lower priority is leaving a node to which a member is nominated (`PodEligibleToPreemptOthers`)."""
-        snapshot = self._cluster.snapshot()
+        snapshot = self._snapshot()
         priority = priority_of(group)
         nodes = {snapshot.nominated_to(pod.uid) or pod.nominated_node for pod in group.waiting}
         rows = [row for node in nodes if node and (row := snapshot.row(node)) is not None]
@@ -34,7 +34,7 @@ class GroupVictims:
 
     def protectors(self, chain: Chain, group: Group) -> frozenset[Plugin]:
         """The rejectors for pods of lower priority that preemption may evict for the group later, but not now."""
-        snapshot = self._cluster.snapshot()
+        snapshot = self._snapshot()
         found = hints.protectors(chain.pod_rules(pod, snapshot) for pod in group.kinds)
         return found if found and may_have_victims(priority_of(group), snapshot) else frozenset()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +31,9 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate import device_claims
+
+if TYPE_CHECKING:
+    from wharfinger.groups.attempt import Attempt
 
 Seen = TypeVar("Seen")
 
@@ -180,28 +183,47 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
     watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
     mode: Mode = Mode.SEQUENTIAL,
     tried: Tried = ignore,
-    preempt: bool = True,
 ) -> Generator[None, None, tuple[list[Outcome[Seen]], GroupResult]]:
     """A generator of steps that returns the outcomes for the members of a group that wait, those with a node first, and the group's result.
 
-    In SEQUENTIAL mode they are placed in `target` and in `index`; victims of preemption, if it may `preempt`, leave both, and count for
-    the first member.
+    In SEQUENTIAL mode they are placed in `target` and in `index`; victims of preemption leave both, and count for the first member.
     """
-    from wharfinger.groups.attempt import attempt, decided, undecided  # noqa: PLC0415 — most questions have no groups, and start earlier without
+    from wharfinger.groups.attempt import attempt  # noqa: PLC0415 — most questions have no groups, and start earlier without
 
     assert turn.group is not None  # noqa: S101 — the caller passes turns of groups
-    state = target.state
     pods = tuple(map(target.claimed, turn.pods))
-    found = yield from attempt(decider, state, index, turn.group, pods, preempt=preempt)
+    found = yield from attempt(decider, target.state, index, turn.group, pods, preempt=True)
     evicted: tuple[PodView, ...] = ()
     if found.freed is not None and mode is Mode.SEQUENTIAL:
         evicted, found = found.freed.victims, found.after_evictions()
         for victim in evicted:
             target.leave(victim)
             index.remove(victim.uid)
+    outcomes = yield from place_members(decider, target, index, found, watch=watch, mode=mode, tried=tried, evicted=evicted)
+    return outcomes, found.result
+
+
+def place_members(  # noqa: PLR0913 — the keywords are independent choices
+    decider: Decider,
+    target: PlacementTarget,
+    index: GroupIndex,
+    found: Attempt,
+    *,
+    watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
+    mode: Mode = Mode.SEQUENTIAL,
+    tried: Tried = ignore,
+    evicted: tuple[PodView, ...] = (),
+) -> Generator[None, None, list[Outcome[Seen]]]:
+    """A generator of steps that returns the outcomes for the members that an attempt is about, those with a node first.
+
+    In SEQUENTIAL mode they are placed in `target` and in `index`. The `evicted` pods count for the first member.
+    """
+    from wharfinger.groups.attempt import decided, undecided  # noqa: PLC0415 — as above
+
+    state, key = target.state, found.result.group
     outcomes: list[Outcome[Seen]] = []
     for pod, node in found.placed:
-        decision = decided(decider, state.snapshot(), pod, node, turn.group)
+        decision = decided(decider, state.snapshot(), pod, node, key)
         tried(decision, state.snapshot())
         outcomes.append(Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(), evicted)))
         evicted = ()
@@ -215,7 +237,7 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
         tried(decision, state.snapshot())
         outcomes.append(Outcome(decision=decision, evicted=(), seen=watch(decision, state.snapshot(), ())))
         yield
-    return outcomes, found.result
+    return outcomes
 
 
 def bind_claims(state: ClusterState, pod: PodView, node: str) -> None:

@@ -13,8 +13,8 @@ Which pod of a step is gone first is chance. Where a pod that waits may get a pl
 pod gets it. So then a step is one eviction. Pods that wait and get no place however many pods leave are no reason for that.
 
 A pod that needs preemption is nominated first: its victims are marked as deleted, and count on their nodes while the other pods that are
-ready are tried. Once nothing is ready, the victims leave, and the pod is decided again. A group that needs preemption is placed at once.
-A pod that no change has woken does not preempt others, as the scheduler does not try it.
+ready are tried. Once nothing is ready, the victims leave, and the pod is decided again. So is a group, of which members are nominated to
+several nodes. A pod that no change has woken does not preempt others, as the scheduler does not try it.
 
 Who gets the last disruption of a budget is chance in a real drain; here it is the first pod in the order of the queue.
 """
@@ -41,7 +41,8 @@ from wharfinger.framework.plugins import default_preemption
 from wharfinger.framework.plugins.victims import has_lower
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult, GroupState
-from wharfinger.groups.turns import Turn, groups_in_steps, with_priority
+from wharfinger.groups.terms import Impossible
+from wharfinger.groups.turns import groups_in_steps, with_priority
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects.node_view import NodeView
@@ -50,7 +51,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.scheduler.queue import hints
 from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, pod_result, utilisation
-from wharfinger.simulate.placing import place_group, queue_order, read_in_steps
+from wharfinger.simulate.placing import place_members, queue_order, read_in_steps
 from wharfinger.steps import at_once
 from wharfinger.what_if.leaving_pods import (
     Evictions,
@@ -64,12 +65,13 @@ from wharfinger.what_if.leaving_pods import (
     staying,
 )
 from wharfinger.what_if.supposed_changes import SupposedChanges
-from wharfinger.what_if.supposed_queue import SupposedQueue, WaitingTurn
+from wharfinger.what_if.supposed_queue import SupposedQueue, WaitingTurn, turn_uid
 
 PODS_PER_STEP = 64
 """The pods whose budgets are checked in one step, or that get an answer which is known."""
 MOST_PREEMPTIONS = 5
-"""The attempts of preemption for one pod: its victims may come back each time before it is decided again, without end."""
+"""The attempts of preemption for one pod or group: its victims may come back each time before it is decided again, without end."""
+AGAIN_AND_AGAIN = f"Preemption has freed the room for it {MOST_PREEMPTIONS} times, and others took it"
 LEAVING = "it is being deleted already"
 LOST = "no controller creates it again"
 
@@ -236,9 +238,6 @@ class _LeavingPod:
     placement: PodResult | None = None
     displaced_by: str | None = None
     alone: bool = False
-    victims: tuple[PodView, ...] = ()
-    """The pods that preemption has evicted for it."""
-    preemptions: int = 0
 
     def __post_init__(self) -> None:
         self.replacement = self.old = self.pod
@@ -277,6 +276,14 @@ class _LeavingPod:
         return self.reason if self.refusal is None else self.refusal.message
 
 
+@dataclass(slots=True, eq=False)
+class _Preempting:
+    """The attempts of preemption for a pod or group that waits: how many, and the pods that were evicted for it."""
+
+    attempts: int = 0
+    evicted: tuple[PodView, ...] = ()
+
+
 class _Drain:
     """The state of a drain: who has left, who waits for a node, and what budgets allow."""
 
@@ -297,7 +304,8 @@ class _Drain:
         self._failed_at = -1
         self._decided = self._tried = 0
         self._entered = 0
-        self._preempting: list[tuple[_LeavingPod, list[PodView]]] = []  # pods with a nominated node, and victims that are not marked yet
+        self._preempting: dict[str, _Preempting] = {}  # by the uid of the turn
+        self._chosen: list[tuple[str, str, list[PodView]]] = []  # victims that are not marked yet: for which turn and pod
         self._going: list[_LeavingPod] = []  # victims that are marked
         self._delayed: list[_LeavingPod] = []  # pods whose controllers wait before they create them again
         self._uses: dict[str, tuple[int, int]] = {}
@@ -444,7 +452,7 @@ class _Drain:
             moving.old = self._supposed.begin_leaving(moving.pod, preempted=preempted)
             self._index.remove(moving.pod.uid)
             self._index.put(moving.old)
-        elif self._queue:
+        else:
             self._supposed.mark_deleted(moving.pod, preempted=preempted)
 
     def _evicted(self, left: Iterable[_LeavingPod], *, one_by_one: bool) -> Generator[None, None, list[_LeavingPod]]:
@@ -572,16 +580,16 @@ class _Drain:
             self._update_budgets()
             while (turn := self._queue.pop()) is not None:
                 self._queue.failed(turn, (yield from self._attempt(turn)))
-            if not self._preempting:
+            if not self._chosen:
                 return
-            preempting, self._preempting = self._preempting, []
-            for for_pod, victims in preempting:
+            chosen, self._chosen = self._chosen, []
+            for _, for_pod, victims in chosen:
                 for victim in victims:
-                    moving = self._displace(victim, for_pod.pod.key)
+                    moving = self._displace(victim, for_pod)
                     self._mark(moving, preempted=True)
                     self._going.append(moving)
-            for for_pod, _ in preempting:
-                self._queue.activate(for_pod.replacement.uid)
+            for uid, _, _ in chosen:
+                self._queue.activate(uid)
 
     def _let_victims_leave(self) -> Generator[None]:
         """Let the victims that are marked leave their nodes, and create them again as their controllers do."""
@@ -632,11 +640,9 @@ class _Drain:
         moving = [self._moving[uid] for uid in turn.members]
         decided = self._decided
         if turn.group is None:
-            rejectors = self._try(moving[0], preempt=preempt)
+            rejectors = self._try(turn, moving[0], preempt=preempt)
         else:
-            victims, for_pod = yield from self._try_group(turn.group, moving, preempt=preempt)
-            for victim in victims:
-                self._create_again(self._displace(victim, for_pod.pod.key))
+            yield from self._try_group(turn, turn.group, preempt=preempt)
         for each in moving:
             if each.placement is not None and each.placement.node is not None:
                 self._evictions.replaced(each.pod)
@@ -648,21 +654,37 @@ class _Drain:
             yield
         return rejectors
 
-    def _try_group(
-        self, key: str, members: Sequence[_LeavingPod], *, preempt: bool
-    ) -> Generator[None, None, tuple[tuple[PodView, ...], _LeavingPod]]:
-        """A generator of steps that places members of a group, and returns the pods evicted for it with the member named for them."""
-        turn = Turn(pods=tuple(moving.replacement for moving in members), group=key)
-        outcomes, result = yield from place_group(self._decider, self._supposed, self._index, turn, watch=_seen, preempt=preempt)
-        by_uid = {moving.replacement.uid: moving for moving in members}
-        victims: list[PodView] = []
-        for outcome in outcomes:
-            by_uid[outcome.decision.pod.uid].placement = outcome.seen
-            victims += outcome.evicted
-        self._groups[key] = result
-        return tuple(victims), by_uid[outcomes[0].decision.pod.uid] if outcomes else members[0]
+    def _try_group(self, turn: WaitingTurn, key: str, *, preempt: bool) -> Generator[None]:
+        """Place the members of a group that wait, or with `preempt` nominate them where others are to be evicted for the group."""
+        from wharfinger.groups.attempt import attempt  # noqa: PLC0415 — most drains have no groups, and start earlier without
+        from wharfinger.scheduler.group_victims import GroupVictims  # noqa: PLC0415 — as above
 
-    def _try(self, moving: _LeavingPod, *, preempt: bool) -> frozenset[Plugin]:
+        pods = tuple(turn.members.values())
+        group = self._index.group(key)
+        victims = GroupVictims(self._state.snapshot, self._index)
+        waits = group is not None and victims.are_leaving(structs.replace(group, waiting=pods))
+        found = yield from attempt(self._decider, self._state, self._index, key, pods, preempt=preempt and not waits)
+        known = self._preempting.get(turn.uid, _Preempting())
+        result = found.result
+        if found.placed and known.evicted:
+            result = structs.replace(result, victims=tuple(victim.key for victim in known.evicted))
+        elif found.freed is not None and known.attempts >= MOST_PREEMPTIONS:
+            result = structs.replace(result, message=f"{result.message}. {AGAIN_AND_AGAIN}")
+        elif found.freed is not None:
+            nodes = found.freed.placement.nodes
+            self._nominate(turn, [(turn.members[uid], node) for uid, node in nodes.items()], found.freed.victims)
+        elif waits and not found.placed:
+            result = structs.replace(result, message=f"{result.message}. preemption: {default_preemption.WAITING}")
+        elif preempt and isinstance(found.answer, Impossible):
+            for pod in pods:
+                self._supposed.remove_nomination(pod)
+        found = structs.replace(found, result=result)
+        outcomes = yield from place_members(self._decider, self._supposed, self._index, found, watch=_seen, evicted=known.evicted)
+        for outcome in outcomes:
+            self._moving[outcome.decision.pod.uid].placement = outcome.seen
+        self._groups[key] = result
+
+    def _try(self, turn: WaitingTurn, moving: _LeavingPod, *, preempt: bool) -> frozenset[Plugin]:
         """Decide about a replacement, for which with `preempt` pods may be evicted; returns the plugins that reject it.
 
         Pods with equal keys get equal answers, so a failure is decided once as long as the state is the same.
@@ -677,34 +699,42 @@ class _Drain:
             return known[1]
         self._decided += 1
         decision = self._decider.decide(snapshot, pod)
-        moving.placement = pod_result(decision, moving.victims)
+        preempting = self._preempting.get(turn.uid, _Preempting())
+        moving.placement = pod_result(decision, preempting.evicted)
         if decision.node is not None:
             self._supposed.place(decision.assigned, decision.node, decision.claims)
             return frozenset()
         rejectors = hints.rejectors(decision)
-        if decision.nominated is not None and moving.preemptions >= MOST_PREEMPTIONS:
-            why = f"{decision.message} Preemption has freed {decision.nominated} {MOST_PREEMPTIONS} times, and others took the room"
-            moving.placement = structs.replace(moving.placement, message=why)
+        if decision.nominated is not None and preempting.attempts >= MOST_PREEMPTIONS:
+            moving.placement = structs.replace(moving.placement, message=f"{decision.message} {AGAIN_AND_AGAIN}")
         elif decision.nominated is not None and preempt:
-            self._nominate(moving, decision.nominated, decision.victims)
+            self._nominate(turn, [(pod, decision.nominated)], decision.victims)
         elif decision.nominated is None and preempt and default_preemption.WAITING not in decision.message:
             self._supposed.remove_nomination(pod)
         if self._failed_at == self._state.revision and decision.nominated is None:
             self._failed[key] = moving.placement, rejectors
         return rejectors
 
-    def _nominate(self, moving: _LeavingPod, node: str, victims: Sequence[PodView]) -> None:
-        """Nominate a node for a pod, from which victims are to leave, and take the nomination from those of lower priority there."""
-        pod, snapshot = moving.replacement, self._state.snapshot()
-        for other in tuple(snapshot.nominated(snapshot.known_row(node))):
-            if other.priority < pod.priority:
-                self._supposed.remove_nomination(other)
-                self._queue.activate(other.uid)
+    def _nominate(self, turn: WaitingTurn, nodes: Sequence[tuple[PodView, str]], victims: Sequence[PodView]) -> None:
+        """Nominate pods of a turn to nodes from which victims are to leave, and take the nomination from those of lower priority there."""
+        snapshot = self._state.snapshot()
+        own = {pod.uid for pod, _ in nodes}
+        lower = {
+            other.uid: other
+            for pod, node in nodes
+            for other in snapshot.nominated(snapshot.known_row(node))
+            if other.priority < pod.priority and other.uid not in own
+        }
         evicted = [victim for victim in victims if not snapshot.leaving(victim)]
-        moving.victims += tuple(evicted)
-        moving.preemptions += 1
-        self._preempting.append((moving, evicted))
-        self._supposed.nominate(pod, node, victims)
+        for other in lower.values():
+            self._supposed.remove_nomination(other)
+            self._queue.activate(turn_uid(other, self._index.key_of(other.uid)))
+        preempting = self._preempting.setdefault(turn.uid, _Preempting())
+        preempting.attempts += 1
+        preempting.evicted += tuple(evicted)
+        self._chosen.append((turn.uid, nodes[0][0].key, evicted))
+        for pod, node in nodes:
+            self._supposed.nominate(pod, node, victims)
 
     def _displace(self, victim: PodView, displaced_by: str) -> _LeavingPod:
         """Count a pod that preemption evicts. A pod that the drain has evicted before leaves in the step of that."""

@@ -26,22 +26,28 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
+def turn_uid(pod: PodView, group: str | None) -> str:
+    """The uid of the turn of a pod, or of the group that it belongs to."""
+    return pod.uid if group is None else f"group {group}"
+
+
 class WaitingTurn:
     """A pod that waits, or the members of a group that wait, in the order in which they are tried; `group` is the key of the group.
 
     `pod` represents them in the order of the queue. `waits_since` grows with the time at which they came, or at which they were tried last.
-    `rejectors` are those of the last attempt, if not `outdated`. `changes_seen` is the number of changes before that attempt.
+    `rejectors` are those of the last attempt, if not `outdated`. `changes_seen` is the number of changes before that attempt, None if
+    members came since then.
     """
 
     def __init__(self, pod: PodView, group: str | None, since: int) -> None:
         self.group = group
-        self.uid = pod.uid if group is None else f"group {group}"
+        self.uid = turn_uid(pod, group)
         self.pod = pod
         self.members: dict[str, PodView] = {}
         self.rejectors: frozenset[Plugin] = frozenset()
         self.waits_since = since
         self.was_tried = self.outdated = False
-        self.changes_seen = 0
+        self.changes_seen: int | None = None
 
     @property
     def is_group(self) -> bool:
@@ -86,18 +92,21 @@ class SupposedQueue:
 
     # ── into the queue ──
 
-    def add(self, pod: PodView, group: str | None) -> WaitingTurn:
-        """Add a pod that was not tried yet; its group is tried again with it. Returns its turn."""
-        uid = pod.uid if group is None else f"group {group}"
+    def add(self, pod: PodView, group: str | None) -> None:
+        """Add a pod that was not tried yet. Its group is tried again with it, after a backoff if the group waits for that."""
+        uid = turn_uid(pod, group)
         turn = self._turns.get(uid)
+        waits = turn is not None and turn not in self._ready
         if turn is None:
             turn = self._turns[uid] = WaitingTurn(pod, group, self._next_time())
-        elif turn not in self._ready:
-            self.take(turn)
         turn.members[pod.uid] = pod
         turn.pod = max(turn.members.values(), key=lambda member: member.priority)
+        if uid in self._in_backoff:
+            turn.changes_seen = None
+            return
+        if waits:
+            self._sleeping.remove(turn)
         self.wake(turn)
-        return turn
 
     def failed(self, turn: WaitingTurn, rejectors: frozenset[Plugin]) -> None:
         """Let the pods of a turn that was tried wait until a change may help those that have no node."""
@@ -130,7 +139,7 @@ class SupposedQueue:
             self._sleeping.remove(turn)
 
     def activate(self, uid: str) -> None:
-        """Let a pod be tried again, if it waits alone and no change has woken it."""
+        """Let the turn of that uid be tried again, if it waits and no change has woken it."""
         turn = self._turns.get(uid)
         if turn is not None and turn not in self._ready:
             self.take(turn)

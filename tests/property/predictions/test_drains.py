@@ -16,8 +16,10 @@ PREEMPTING = (31, 78, 110, 244, 337)
 """Clusters in which it matters, if all have priorities, that victims of preemption count on their nodes while other pods are tried."""
 TIMED = (1034, 5034, 7027)
 """Clusters in which it matters that no change wakes a pod which a rule about a metric has rejected."""
-UNHEALTHY = (6091,)
-"""Clusters in which it matters that an unhealthy pod leaves its disruption to others, if all have priorities and budgets."""
+GUARDED = (4083, 6091)
+"""Clusters in which it matters, if all have priorities and budgets, which pods leave for a group, and which are unhealthy."""
+GANGS = (8032, 8212, 8269, 8285, 22005)
+"""Clusters in which it matters, if all have gangs, metrics and priorities, when a group is tried again, and which pods are marked."""
 PRIORITIES = ("priorities", "preemption")
 
 
@@ -34,7 +36,8 @@ def test_a_drain_ends_also_if_victims_of_preemption_come_back_again_and_again(tm
         pytest.param(EARLY, (), id="replaced early"),
         pytest.param(PREEMPTING, PRIORITIES, id="preempting"),
         pytest.param(TIMED, (), id="timed"),
-        pytest.param(UNHEALTHY, (*PRIORITIES, "budgets"), id="unhealthy"),
+        pytest.param(GUARDED, (*PRIORITIES, "budgets"), id="guarded"),
+        pytest.param(GANGS, (*PRIORITIES, "gangs", "metrics"), id="gangs"),
         pytest.param(range(40, 80), (), id="drawn"),
     ],
 )

@@ -311,7 +311,7 @@ def test_a_pod_that_an_eviction_wakes_in_vain_goes_behind_the_others(status, cpu
 
 
 HOT = """policy "cool nodes"
-for pods where pod.name == "waiting"
+for pods where pod.name != "one"
 metric load: percent = prometheus("node_load", max_age: 5min)
 filter cool_nodes { require load < 80% else "it is hot" on missing pass }
 """
@@ -330,6 +330,44 @@ def test_no_change_wakes_a_pod_that_a_rule_about_a_metric_rejected(load, first):
     waiting = PodView(decode.convert(owned("waiting", on="", cpu="2", status=TRIED, **ALL_TAINTS), objects.Pod))
     result = drain(chain_of(HOT), cluster, ["a"], waiting=[waiting])
     assert [each.pod.removeprefix("default/") for each in result.pods if each.node == "a"] == [first]
+
+
+def in_gang(name, **more):
+    return owned(name, schedulingGroup={"podGroupName": "gang"}, **more)
+
+
+@pytest.mark.parametrize(
+    ("priority", "first"), [pytest.param(9, "urgent", id="more important"), pytest.param(1, "member", id="less important")]
+)
+def test_a_group_that_needs_preemption_is_decided_again_once_its_victims_are_gone(priority, first):
+    """A pod that waits may take the room that preemption makes for a group, if it comes before the group in the queue."""
+    urgent = owned("urgent", on="", priority=priority, status=TRIED, preemptionPolicy="Never")
+    cluster = state([node("a"), node("b", offer={"cpu": "1"})], [in_gang("member", kind="StatefulSet", priority=5), owned("low", on="b")])
+    cluster.put(pod_group("gang", 1))
+    result = drained(cluster, waiting=[PodView(decode.convert(urgent, objects.Pod))])
+    found = {each.pod.removeprefix("default/"): each for each in result.pods}
+    assert {name for name, each in found.items() if each.node == "b"} == {first}
+    assert found["low"].displaced_by == "default/member"
+    assert [group.victims for group in result.groups] == [("default/low",) if first == "member" else ()]
+
+
+def test_a_group_in_backoff_is_not_tried_at_once_with_a_member_that_comes():
+    """The group has room for one more member. Once its backoff ends, its old member is gone too, and it has no room for both."""
+    cluster = state([node("a", offer={"cpu": "1"}), node("b", offer={"cpu": "1"})], [in_gang("one")])
+    cluster.put(pod_group("gang", 2))
+    cluster.set_metric("load", dict.fromkeys("ab", (0.1, cluster.snapshot().now)))
+    waiting = PodView(decode.convert(in_gang("waiting", on="", cpu="4", status=TRIED), objects.Pod))
+    result = drain(chain_of(HOT), cluster, ["a"], waiting=[waiting])
+    assert outcomes(result) == [("one", "waits", None, 1), ("waiting", "waits", None, None)]
+
+
+def test_pods_that_are_being_deleted_do_not_count_for_the_spread_of_replacements():
+    """Those of a StatefulSet are marked too before a replacement of the same step is placed."""
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": WEB}}
+    nodes = [node("a", labels={"zone": "x"}), node("b", labels={"zone": "x"}), node("c", labels={"zone": "y"})]
+    early = owned("early", topologySpreadConstraints=[spread], affinity=prefers("b"), labels=WEB)
+    pods = [owned("late", kind="StatefulSet", labels=WEB), early]
+    assert {each.pod: each.node for each in drained(state(nodes, pods)).pods}["default/early"] == "b"
 
 
 def test_an_unknown_node_is_named_with_the_nearest_one_and_nothing_changes():
