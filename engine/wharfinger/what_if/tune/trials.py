@@ -7,8 +7,11 @@ the interface of `concurrent.futures`, so a search does not know where its trial
 from __future__ import annotations
 
 import gc
+import multiprocessing
+import os
 import pickle
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -119,8 +122,17 @@ class _Context(SpawnContext):
 
 
 def _keep_in_child(pickled: bytes) -> None:
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     keep(pickled)
     gc.freeze()  # the setup stays; without it, each full collection during a trial looks through all of it
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it has ended. Without this, it would wait for trials forever if that was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def run(texts: Mapping[str, str], held_out: bool) -> Measures | str:

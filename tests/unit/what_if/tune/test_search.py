@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import time
 from collections import deque
 from concurrent.futures import Executor, Future
@@ -235,6 +237,24 @@ def test_python_places_running_pods_anew_and_some_twice(tmp_path):
     found = wharfinger.tune([policy(TEXT)], cluster, ["moves"], replace=["all"], load=1.5, kubernetes=True, held_out=0, trials=1)
     assert found.searched == ("cluster: 8 nodes, 9 pods to place",)
     assert any(tunable.own_name == "NodeAffinity" for tunable in found.tunables)
+
+
+SEARCH = """
+import os, time
+from wharfinger.what_if.tune import trials
+with trials.processes(None, 2) as executor:
+    print(executor.submit(os.getpid).result(), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_end_when_the_search_is_killed(number):
+    with subprocess.Popen([sys.executable, "-c", SEARCH], stdout=subprocess.PIPE) as process:
+        assert int(process.stdout.readline()) != process.pid
+        process.send_signal(number)
+        process.communicate(timeout=60)  # the output ends when no process can write to it any more
+    assert process.returncode == -number
 
 
 def test_a_process_that_is_ended_is_no_error_of_our_own():
