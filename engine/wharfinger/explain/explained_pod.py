@@ -9,12 +9,13 @@ become of it alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wharfinger.errors import UnknownObject
 from wharfinger.explain.conditions import PolicyExplainer
 from wharfinger.explain.explained_group import free_members, group_sentence, named_victims
 from wharfinger.explain.explanation import Explanation, NodeReport, explain_decision
@@ -126,6 +127,14 @@ def explained_decision(  # noqa: PLR0913 — the keywords are about groups
         remedies=tuple(_remedies(chain, decision, snapshot, explanation)),
         group=group,
     )
+
+
+def unknown_pod(key: str, known: Iterable[str]) -> UnknownObject:
+    """The error for a pod that does not exist. It proposes a pod of this name in another namespace, or the one with the nearest key."""
+    keys = sorted(known)
+    name = key.partition("/")[2]
+    nearest = next((other for other in keys if other.partition("/")[2] == name), None) or wording.closest(key, keys)
+    return UnknownObject(f"there is no pod {key}" + (f"; did you mean {nearest}?" if nearest else ""))
 
 
 def unbound(pod: PodView) -> PodView:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.explain.explained_group import ExplainedGroup, explained_group
-from wharfinger.explain.explained_pod import ExplainedPod, explained
+from wharfinger.explain.explained_pod import ExplainedPod, explained, unknown_pod
 from wharfinger.explain.explained_policy import ExplainedPolicy, explained_policy
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.language.report import wording
@@ -145,9 +145,7 @@ def _question(scheduler: Scheduler, key: str) -> tuple[PodView, Chain]:
     """The pod and the chain that decides about it."""
     pod = scheduler.known_pod(key)
     if pod is None:
-        names = (known.key for _, known in zip(range(MAX_SUGGESTED), scheduler.known_pods, strict=False))
-        nearest = wording.closest(key, names)
-        raise UnknownObject(f"there is no pod {key}" + (f"; did you mean {nearest}?" if nearest else ""))
+        raise unknown_pod(key, (known.key for _, known in zip(range(MAX_SUGGESTED), scheduler.known_pods, strict=False)))
     profile = scheduler.profiles.of(pod)
     if profile is None:
         raise UsageError(f"pod {key} is placed by another scheduler: its schedulerName is {pod.scheduler_name}")

@@ -118,6 +118,7 @@ def test_the_reason_why_a_pod_is_held_comes_before_the_supposed_decision(wharf, 
     ("words", "says"),
     [
         (("pod", "bigg"), "there is no pod default/bigg; did you mean default/big?"),
+        (("pod", "shop/big"), "there is no pod shop/big; did you mean default/big?"),
         (("pod", "done"), "has ended (Succeeded)"),
         (("node", "n1"), "a pod, a group or a policy can be explained"),
         (("group", "ml/trainin"), "no pod is a member of a group ml/trainin"),

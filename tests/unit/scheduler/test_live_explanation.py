@@ -119,6 +119,7 @@ def test_a_feasible_node_that_was_not_chosen_says_how_many_points_it_is_behind()
     ("key", "error", "says"),
     [
         ("default/webb", UnknownObject, "there is no pod default/webb; did you mean default/web?"),
+        ("shop/web", UnknownObject, "there is no pod shop/web; did you mean default/web?"),
         ("default/foreign", UsageError, "its schedulerName is other"),
         ("default/done", UsageError, "has ended"),
     ],

@@ -11,7 +11,7 @@ import typer
 from wharfinger.cli import chosen_policies, live_cluster, options, running_process, streams
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.explain.explained_group import ExplainedGroup, explained_group, known_group
-from wharfinger.explain.explained_pod import ExplainedPod, explained
+from wharfinger.explain.explained_pod import ExplainedPod, explained, unknown_pod
 from wharfinger.explain.explained_policy import ExplainedPolicy, explained_policy
 from wharfinger.framework.chain import Chain, assemble, with_policies
 from wharfinger.groups.turns import all_groups
@@ -138,8 +138,7 @@ def _from_scheduler(url: str, path: str, nodes: list[str], output: str) -> str:
 def _pod(found: Cluster, key: str) -> PodView:
     pods = {view.key: view for view in map(PodView, found.objects.of(objects.Pod))}
     if key not in pods:
-        nearest = wording.closest(key, pods)
-        raise UnknownObject(f"there is no pod {key}" + (f"; did you mean {nearest}?" if nearest else ""))
+        raise unknown_pod(key, pods)
     if pods[key].finished:
         raise UsageError(f"pod {key} has ended ({pods[key].object.status.phase}); nothing is decided about it any more")
     return pods[key]
