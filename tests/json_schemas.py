@@ -317,9 +317,9 @@ class DiffPlace(TypedDict):
 
 
 class SaidCause(without(Cause)):  # type: ignore[misc]
-    """A rule that makes the difference; `said` is the message."""
+    """A rule that makes the difference; `message` is a sentence about it."""
 
-    said: str
+    message: str
 
 
 class DiffChange(TypedDict):

@@ -285,7 +285,7 @@ def _place(node: str | None, message: str, devices: Sequence[PodDevice]) -> dict
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
-    return {**plain(cause), "said": str(cause)}
+    return {**plain(cause), "message": str(cause)}
 
 
 def _side(side: Side) -> dict[str, Any]:

@@ -156,10 +156,10 @@ class Source(TypedDict):
 
 
 class MetricState(TypedDict):
-    """The present state of a metric, as a sentence; `failure` is why the last refresh failed."""
+    """The present state of a metric; `message` is a sentence, and `failure` is why the last refresh failed."""
 
     name: str
-    said: str
+    message: str
     suspendedSince: str | None
     failure: str | None
 

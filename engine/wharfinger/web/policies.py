@@ -130,7 +130,7 @@ def _metric(metric: MetricStatus) -> dict[str, Any]:
         "oldestSeconds": None if metric.oldest is None else round(metric.oldest, 1),
         "suspendedSince": _time(metric.suspended_since),
         "failure": metric.failure or None,
-        "said": str(metric),
+        "message": str(metric),
     }
 
 

@@ -174,7 +174,7 @@ def test_without_a_scheduler_the_error_names_the_command_that_forwards_its_port(
 def test_the_present_state_of_a_policy_is_distinguished_from_its_text(wharf, scheduler):
     now = {"severity": "warning", "code": "trial", "message": "spread: label `zone` is on 0 of 3 nodes", "file": "policies/a.policy"}
     said = "metric `load` is fresh on 69 of 69 nodes, samples are 3 s to 12 s old"
-    metric = {"name": "load", "said": said, "suspendedSince": None, "failure": None}
+    metric = {"name": "load", "message": said, "suspendedSince": None, "failure": None}
     code, out, _ = wharf("status", "--url", scheduler(sources=[], policies=[{**POLICY, "now": [now], "metrics": [metric]}]))
     assert code == 0
     assert out.splitlines()[2:] == [
@@ -193,7 +193,7 @@ def test_the_present_state_of_a_policy_is_distinguished_from_its_text(wharf, sch
     ids=["fresh", "one refresh failed", "suspended"],
 )
 def test_a_suspended_metric_sets_the_exit_code(wharf, scheduler, state, code):
-    policy = {**POLICY, "metrics": [{"name": "load", "said": "metric `load` is …", **state}]}
+    policy = {**POLICY, "metrics": [{"name": "load", "message": "metric `load` is …", **state}]}
     found, out, _ = wharf("status", "--url", scheduler(sources=[], policies=[policy]))
     assert found == code
     assert out.splitlines()[-1] == "spread: metric `load` is …"

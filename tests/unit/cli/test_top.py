@@ -159,7 +159,7 @@ def test_the_picture_has_everything_and_fits(scheduler):
     ids=["well", "suspended", "not answered"],
 )
 def test_a_metric_that_is_not_well_is_told(metric, is_shown):
-    policy = {"name": "even", "state": "active", "revision": "f", "metrics": [{"name": "load", "said": "metric `load` is …", **metric}]}
+    policy = {"name": "even", "state": "active", "revision": "f", "metrics": [{"name": "load", "message": "metric `load` is …", **metric}]}
     between = MetricsInterval(now=Process().read(1.0), before=None)
     lines = [text for text, _ in screen(between, [], {"sources": [], "policies": [policy]}, [], 80)]
     assert ("even: metric `load` is …" in lines) == is_shown

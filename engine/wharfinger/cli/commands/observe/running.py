@@ -74,7 +74,7 @@ def _status_lines(answer: Policies) -> Iterator[str]:
         if policy["omittedDiagnostics"]:
             yield f"… and {policy['omittedDiagnostics']} more about {policy['key']}"
         yield from (f"{_finding(finding)} (at present)" for finding in policy["now"])
-        yield from (f"{policy['name']}: {metric['said']}" for metric in policy["metrics"])
+        yield from (f"{policy['name']}: {metric['message']}" for metric in policy["metrics"])
 
 
 def _row(policy: Policy) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ def _policies(policies: PolicyStates) -> Lines:
             yield text, "dim" if policy is None else "red" if wrong else ""
     for policy in found:
         ill = (metric for metric in policy["metrics"] if metric["suspendedSince"] is not None or metric["failure"])
-        yield from ((f"{policy['name']}: {metric['said']}", "yellow") for metric in ill)
+        yield from ((f"{policy['name']}: {metric['message']}", "yellow") for metric in ill)
     for source in policies["sources"]:
         if source["lost"]:
             yield f"{source['name']} cannot be read: {source['lost']}", "red"

@@ -109,7 +109,7 @@ function findings(policy) {
   const found = policy.diagnostics.map(({ severity, code, message, file, line, column, help }) => make("p", { class: "said" },
     badge(severity, severity === "error" ? "bad" : "warn"), ` ${line ? `${file.split("/").pop()}:${line}:${column} ` : ""}${code}: ${message}`, help ? make("span", { class: "quiet" }, ` (${help})`) : null));
   found.push(...policy.now.map(({ message }) => make("p", { class: "said" }, badge("now", "warn"), ` ${message}`)));
-  found.push(...policy.metrics.map(({ said, suspendedSince }) => make("p", { class: "said" }, suspendedSince ? badge("suspended", "warn") : null, ` ${said}`)));
+  found.push(...policy.metrics.map(({ message, suspendedSince }) => make("p", { class: "said" }, suspendedSince ? badge("suspended", "warn") : null, ` ${message}`)));
   if (policy.omittedDiagnostics) found.push(nothing(`and ${count(policy.omittedDiagnostics)} more`));
   return found;
 }
