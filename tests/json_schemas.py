@@ -571,7 +571,7 @@ class Trial(TypedDict):
 class HeldOut(TypedDict):
     """The objectives on what was kept from the search."""
 
-    ships: dict[str, float | None]
+    current: dict[str, float | None]
     best: dict[str, float | None]
     worse: list[Any]
 
@@ -583,7 +583,7 @@ class Tune(TypedDict):
     held_out_data: list[str]
     trials: int
     unusable: int
-    ships: Trial
+    current: Trial
     best: Trial
     front: list[Trial]
     held_out: HeldOut | None

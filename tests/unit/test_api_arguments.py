@@ -163,7 +163,7 @@ def test_the_search_of_the_verb_and_of_the_function_are_one(folder, asked):
     found = json.loads(printed(folder, "3", *COMMANDS["tune"]))
     tuned = wharfinger.tune(*asked, ["nodes_touched", "unplaced"], replace=["all"], trials=12, kubernetes=True)
     called = ["nodes_touched", "unplaced"]
-    for side, trial in (("ships", tuned.ships), ("best", tuned.best)):
+    for side, trial in (("current", tuned.current), ("best", tuned.best)):
         assert found[side]["objectives"] == dict(zip(called, trial.objectives, strict=True))
         assert found[side]["numbers"] == {
             number.name: number.text(value) for number, value in zip(tuned.tunables, trial.values, strict=True)

@@ -54,16 +54,16 @@ def test_json_has_all_of_it(wharf, folder):
     assert found["searched"] == ["six.json: 6 nodes, 13 pods to place"]
     assert found["heldOutData"] == ["busy.json: 6 nodes, 9 pods to place"]
     assert found["trials"] == 8
-    assert found["best"]["objectives"]["nodes_touched"] <= found["ships"]["objectives"]["nodes_touched"]
-    assert set(found["heldOut"]) == {"ships", "best", "worse"}
-    assert "pack.TaintToleration" in found["ships"]["numbers"]
+    assert found["best"]["objectives"]["nodes_touched"] <= found["current"]["objectives"]["nodes_touched"]
+    assert set(found["heldOut"]) == {"current", "best", "worse"}
+    assert "pack.TaintToleration" in found["current"]["numbers"]
 
 
 def test_a_division_by_zero_is_shown_as_a_dash(wharf, folder):
     code, out, _ = wharf(*TUNE, "--objective", "moves / evicted", "--picture", "front.svg")
     assert code == 0
-    ships = next(line for line in out.splitlines() if line.startswith("ships"))
-    assert "-" in ships.split()
+    current = next(line for line in out.splitlines() if line.startswith("current"))
+    assert "-" in current.split()
     assert (folder / "front.svg").read_text().startswith("<svg")
 
 
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_written_costs_no_result(wharf, folder):
 def test_a_division_by_zero_is_null(wharf, folder, output):
     code, out, _ = wharf(*TUNE, "--objective", "moves / evicted", "--format", output)
     assert code == 0
-    assert yaml.safe_load(out)["ships"]["objectives"]["moves / evicted"] is None  # JSON is YAML
+    assert yaml.safe_load(out)["current"]["objectives"]["moves / evicted"] is None  # JSON is YAML
 
 
 @pytest.mark.parametrize("flag", ["--on", "--held-out"])

@@ -58,11 +58,11 @@ class Trial(Struct, frozen=True, kw_only=True):
 class Tuned(Struct, frozen=True, kw_only=True):
     """The outcome of a search.
 
-    `front` are the trials (with `ships`, the policies as they are) that no other one beats: as good in every objective, and better in one.
-    `best` is the first of them by the objectives in their order, with those numbers as shipped that make no difference; it has the values
-    of `ships` where no trial is better. `held_out` are the objectives of `ships` and of `best` on the data that was held out, None where
-    nothing was. `change` is a unified diff of the files; `failing` are the titles of the policies' tests that fail with it and not without.
-    `unusable` counts trials whose numbers no policy can have.
+    `front` are the trials (with `current`, the policies as they are) that no other one beats: as good in every objective, and better in
+    one. `best` is the first of them by the objectives in their order, with the current values of those numbers that make no difference; it
+    has the values of `current` where no trial is better. `held_out` are the objectives of `current` and of `best` on the data that was held
+    out, None where nothing was. `change` is a unified diff of the files; `failing` are the titles of the policies' tests that fail with it
+    and not without. `unusable` counts trials whose numbers no policy can have.
     """
 
     tunables: tuple[Tunable, ...]
@@ -71,7 +71,7 @@ class Tuned(Struct, frozen=True, kw_only=True):
     held_out_workloads: tuple[str, ...]
     trials: tuple[Trial, ...]
     unusable: int
-    ships: Trial
+    current: Trial
     best: Trial
     held_out: tuple[tuple[float, ...], tuple[float, ...]] | None
     change: str
@@ -86,7 +86,7 @@ class Tuned(Struct, frozen=True, kw_only=True):
     @property
     def every(self) -> tuple[Trial, ...]:
         """The policies as they are, and all trials in order; the best one with its final numbers."""
-        return (self.ships, *(self.best if trial.number == self.best.number else trial for trial in self.trials))
+        return (self.current, *(self.best if trial.number == self.best.number else trial for trial in self.trials))
 
     @property
     def several_policies(self) -> bool:
@@ -95,17 +95,17 @@ class Tuned(Struct, frozen=True, kw_only=True):
 
     @property
     def is_better(self) -> bool:
-        """True if the best trial is better than the shipped values on the searched data."""
-        return self.best.values != self.ships.values
+        """True if the best trial is better than the current values on the searched data."""
+        return self.best.values != self.current.values
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """The objectives in which the best trial is worse than the shipped values on the held-out data."""
+        """The objectives in which the best trial is worse than the current values on the held-out data."""
         return tuple(goal.text for goal, old, new in self._held_out if new > old)
 
     @property
     def better(self) -> tuple[str, ...]:
-        """The objectives in which the best trial is better than the shipped values on the held-out data."""
+        """The objectives in which the best trial is better than the current values on the held-out data."""
         return tuple(goal.text for goal, old, new in self._held_out if new < old)
 
     @property
@@ -188,7 +188,7 @@ class _Search:
     ) -> None:
         self._setup = setup
         self._executor = executor
-        self._shipped = tuple(tunable.shipped for tunable in tunables)
+        self._current = tuple(tunable.current for tunable in tunables)
         sources = (source for policy in policies for source in (policy.policy.source, *policy.policy.imports))
         self._sources: Sequence[Source] = list({source.name: source for source in sources}.values())
         self._tunables = tunables
@@ -197,22 +197,22 @@ class _Search:
 
     def submit_shipped(self) -> None:
         """Submit the trials of the policies as they are."""
-        self._submit(self._shipped)
+        self._submit(self._current)
         if self._setup.held_out:
-            self._submit(self._shipped, held_out=True)
+            self._submit(self._current, held_out=True)
 
     def run(self, study: optuna.Study, n_trials: int, advance: Callable[[], None]) -> Tuned:
         """The outcome of a number of trials of the study."""
         found = list(self._trials(study, n_trials, advance))
-        measures = self._submit(self._shipped).result()
+        measures = self._submit(self._current).result()
         if isinstance(measures, str):
             raise UsageError(f"the policies cannot decide as they are: {measures}")
-        ships = Trial(number=ORIGINAL_TRIAL, values=self._shipped, objectives=self._values_of(measures))
+        current = Trial(number=ORIGINAL_TRIAL, values=self._current, objectives=self._values_of(measures))
         usable = [trial for trial in found if trial is not None]
-        if all(math.isinf(value) for trial in (ships, *usable) for value in trial.objectives):
+        if all(math.isinf(value) for trial in (current, *usable) for value in trial.objectives):
             names = " and ".join(goal.text for goal in self._objectives)
             raise UsageError(f"--objective {names}: it has no value in any trial, as it divides by 0 or is too large")
-        best = self._reduced(min((ships, *usable), key=lambda trial: (trial.objectives, trial.number)))
+        best = self._reduced(min((current, *usable), key=lambda trial: (trial.objectives, trial.number)))
         texts = self._texts(best.values)
         return Tuned(
             tunables=self._tunables,
@@ -221,9 +221,9 @@ class _Search:
             held_out_workloads=tuple(map(str, self._setup.held_out)),
             trials=tuple(usable),
             unusable=len(found) - len(usable),
-            ships=ships,
+            current=current,
             best=best,
-            held_out=self._held_out(ships, best) if self._setup.held_out else None,
+            held_out=self._held_out(current, best) if self._setup.held_out else None,
             change=policy_numbers.change(self._sources, texts),
             failing=self._failing(texts),
         )
@@ -234,7 +234,7 @@ class _Search:
 
         grid: dict[str, optuna.distributions.BaseDistribution] = {}
         grid |= {tunable.name: optuna.distributions.IntDistribution(0, tunable.steps) for tunable in self._tunables}
-        study.enqueue_trial({tunable.name: tunable.nearest(tunable.shipped) for tunable in self._tunables})
+        study.enqueue_trial({tunable.name: tunable.nearest(tunable.current) for tunable in self._tunables})
         running: deque[tuple[optuna.Trial, tuple[float, ...], Future[Measures | str]]] = deque()
         for number in range(n_trials + MAX_CONCURRENT_TRIALS):
             if len(running) == MAX_CONCURRENT_TRIALS or (number >= n_trials and running):
@@ -254,20 +254,20 @@ class _Search:
                 running.append((asked, values, self._submit(values)))
 
     def _reduced(self, best: Trial) -> Trial:
-        """The trial with every number as shipped that can be so without making it worse, by the objectives in their order."""
+        """The trial with every number at its current value that can be so without making it worse, by the objectives in their order."""
         last = len(self._tunables) - 1
         for place in range(len(self._tunables)):
-            values = self._with_shipped(best.values, place)
+            values = self._with_current(best.values, place)
             answer = self._submit(values)
             if place < last and not isinstance(self._executor, trials.InThisProcess):
-                self._submit(self._with_shipped(best.values, place + 1))  # what follows unless this number may be as shipped
+                self._submit(self._with_current(best.values, place + 1))  # what follows unless this number may keep its value
             measures = answer.result()
             if not isinstance(measures, str) and self._values_of(measures) <= best.objectives:
                 best = Trial(number=best.number, values=values, objectives=self._values_of(measures))
         return best
 
-    def _with_shipped(self, values: tuple[float, ...], place: int) -> tuple[float, ...]:
-        return (*values[:place], self._shipped[place], *values[place + 1 :])
+    def _with_current(self, values: tuple[float, ...], place: int) -> tuple[float, ...]:
+        return (*values[:place], self._current[place], *values[place + 1 :])
 
     def _submit(self, values: tuple[float, ...], *, held_out: bool = False) -> Future[Measures | str]:
         if (values, held_out) not in self._asked:
@@ -290,7 +290,7 @@ class _Search:
         return self._values_of(old), self._values_of(new)
 
     def _failing(self, texts: Mapping[str, str]) -> tuple[str, ...]:
-        """The tests of the policies that fail with these texts, and not with the shipped ones."""
+        """The tests of the policies that fail with these texts, and not with the current ones."""
         before, after = (
             {f"{result.policy}: {result.title}" for result in policy_tests.run(self._setup.typed(written)).results if not result.passed}
             for written in ({source.name: source.text for source in self._sources}, texts)

@@ -21,9 +21,9 @@ RADIUS = 4
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #222 } .title { font-weight: bold } .page { fill: #fff }
 .axis { stroke: #888 } .grid { stroke: #ddd } .front { fill: none; stroke: #0a58ca; stroke-width: 2 }
-.trial { fill: #999 } .on-front { fill: #0a58ca } .best { fill: #198754 } .ships { fill: #d63384 }
+.trial { fill: #999 } .on-front { fill: #0a58ca } .best { fill: #198754 } .current { fill: #d63384 }
 @media (prefers-color-scheme: dark) { text { fill: #eee } .page { fill: #1a1a1a } .grid { stroke: #333 } .front { stroke: #6ea8fe }
-.on-front { fill: #6ea8fe } .best { fill: #75d19c } .ships { fill: #f08bb8 } }
+.on-front { fill: #6ea8fe } .best { fill: #75d19c } .current { fill: #f08bb8 } }
 """
 
 
@@ -94,9 +94,9 @@ def _draw(group: ET.Element, chart: _Chart, found: Tuned) -> None:
     if chart.line:
         ET.SubElement(group, "polyline", {"class": "front", "points": " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in chart.line)})
     front = {trial.number for trial in found.front}
-    for x, y, trial in sorted(chart.points, key=lambda point: (point[2].number in front, point[2] in (found.best, found.ships))):
+    for x, y, trial in sorted(chart.points, key=lambda point: (point[2].number in front, point[2] in (found.best, found.current))):
         kind = (
-            "ships"
+            "current"
             if trial.number == ORIGINAL_TRIAL
             else "best"
             if trial.number == found.best.number
@@ -116,7 +116,7 @@ def _tooltip(trial: Trial, found: Tuned) -> Iterator[str]:
 
 def trial_name(trial: Trial) -> str:
     """The name of a trial."""
-    return "ships" if trial.number == ORIGINAL_TRIAL else f"trial {trial.number}"
+    return "current" if trial.number == ORIGINAL_TRIAL else f"trial {trial.number}"
 
 
 def objective_text(value: float) -> str:

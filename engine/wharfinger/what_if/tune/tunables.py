@@ -42,7 +42,7 @@ class Tunable(Struct, frozen=True, kw_only=True):
     policy: str
     source: str
     kind: Kind
-    shipped: float
+    current: float
     low: float
     step: float
     steps: int
@@ -122,7 +122,7 @@ def _refuse_fixed_param(name: str, policies: Iterable[CompiledPolicy]) -> None:
 
 
 def edited(sources: Iterable[Source], tunables: Sequence[Tunable], values: Mapping[str, float]) -> dict[str, str]:
-    """The text of each source by name, with these values of tunables by name. A number with its shipped value stays as it was written."""
+    """The text of each source by name, with these values of tunables by name. A number with its current value stays as it was written."""
     return {source.name: _edited(source, [tunable for tunable in tunables if tunable.source == source.name], values) for source in sources}
 
 
@@ -137,7 +137,7 @@ def _change(source: Source, text: str) -> str:
 
 
 def _edited(source: Source, tunables: Sequence[Tunable], values: Mapping[str, float]) -> str:
-    changed = [tunable for tunable in tunables if values[tunable.name] != tunable.shipped]
+    changed = [tunable for tunable in tunables if values[tunable.name] != tunable.current]
     edits = [(tunable.start, tunable.end, tunable.lead + tunable.text(values[tunable.name])) for tunable in changed if not tunable.in_block]
     entries = [tunable for tunable in changed if tunable.in_block]
     if entries:
@@ -175,8 +175,8 @@ def _params(policy: CompiledPolicy, source: Source, items: Iterable[ast.Item]) -
         if not isinstance(item, ast.Param) or item.default is None or param is None or param.default != policy.params[param.name]:
             continue
         kind = param.type.kind
-        low, high, shipped = (0.0, 1.0, float(param.default)) if kind is Kind.BOOL else (param.low, param.high, param.default)
-        if low is None or high is None or low == high or not isinstance(shipped, float):
+        low, high, current = (0.0, 1.0, float(param.default)) if kind is Kind.BOOL else (param.low, param.high, param.default)
+        if low is None or high is None or low == high or not isinstance(current, float):
             continue
         step = _step(kind, high - low)
         yield Tunable(
@@ -184,7 +184,7 @@ def _params(policy: CompiledPolicy, source: Source, items: Iterable[ast.Item]) -
             policy=policy.name,
             source=source.name,
             kind=kind,
-            shipped=shipped,
+            current=current,
             low=low,
             step=step,
             steps=math.floor((high - low) / step + 1e-9),
@@ -225,17 +225,17 @@ def _weight(policy: CompiledPolicy, rule: str, written: ast.Expr | None, after: 
 
 
 def _of_weight(  # noqa: PLR0913 — one parameter per field of the tunable
-    policy: CompiledPolicy, rule: str, shipped: float, place: tuple[int, int], lead: str, *, in_block: bool = False
+    policy: CompiledPolicy, rule: str, current: float, place: tuple[int, int], lead: str, *, in_block: bool = False
 ) -> Tunable:
     return Tunable(
         name=f"{policy.name}.{rule}",
         policy=policy.name,
         source=policy.policy.source.name,
         kind=Kind.NUMBER,
-        shipped=shipped,
+        current=current,
         low=0.0,
         step=1.0,
-        steps=max(MIN_TOP, math.ceil(2 * shipped)),
+        steps=max(MIN_TOP, math.ceil(2 * current)),
         start=place[0],
         end=place[1],
         is_weight=True,

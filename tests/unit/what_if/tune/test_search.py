@@ -1,4 +1,4 @@
-"""A search: deterministic however many processes run its trials, and better than what ships where there is something better."""
+"""A search: deterministic however many processes run its trials, and better than the current values where there is something better."""
 
 import multiprocessing
 import os
@@ -52,11 +52,11 @@ GOALS = ("nodes_touched", "unplaced + 0")
 
 
 def tuned(executor=HERE, *, text=TEXT, n_trials=12, seed=0, goals=GOALS, wanted=(), share=0.5):
-    shipped = policy(text)
+    current = policy(text)
     whole = workloads.waiting("all", state_of(16), pods_of(24, 2), None)
     searched, held_out = workloads.split([whole], share, seed)
-    numbers = tunables.chosen(tunables.found([shipped], assemble([shipped])), wanted, [shipped])
-    return search.tuned([shipped], numbers, list(map(objective, goals)), searched, held_out, executor, n_trials=n_trials, seed=seed)
+    numbers = tunables.chosen(tunables.found([current], assemble([current])), wanted, [current])
+    return search.tuned([current], numbers, list(map(objective, goals)), searched, held_out, executor, n_trials=n_trials, seed=seed)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def found():
 
 def test_the_best_is_better_and_changes_no_more_than_it_must(found):
     assert found.is_better
-    assert found.best.objectives < found.ships.objectives
-    changed = [tunable.own_name for tunable, value in zip(found.tunables, found.best.values, strict=True) if value != tunable.shipped]
+    assert found.best.objectives < found.current.objectives
+    changed = [tunable.own_name for tunable, value in zip(found.tunables, found.best.values, strict=True) if value != tunable.current]
     assert changed
     assert "reserve" not in changed
     assert found.failing == ("pack: spreads",)
@@ -207,7 +207,7 @@ def test_the_picture_has_a_point_for_each_trial(goals):
     root = ET.fromstring(trial_chart.svg(found))
     circles = list(root.iter("{http://www.w3.org/2000/svg}circle"))
     assert len(circles) == 5 * max(1, len(goals) - 1)
-    assert {circle.get("class") for circle in circles} >= {"ships"}
+    assert {circle.get("class") for circle in circles} >= {"current"}
     assert all(circle.find("{http://www.w3.org/2000/svg}title").text for circle in circles)
     assert not {element.tag.rpartition("}")[2] for element in root.iter()} & {"script", "image", "foreignObject"}
 

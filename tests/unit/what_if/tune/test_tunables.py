@@ -56,7 +56,7 @@ def found(web, **options):
 
 def test_params_with_a_range_and_weights_that_are_numbers_are_found(web):
     assert {
-        tunable.own_name: (tunable.text(tunable.shipped), tunable.text(tunable.low), tunable.text(tunable.value(tunable.steps)))
+        tunable.own_name: (tunable.text(tunable.current), tunable.text(tunable.low), tunable.text(tunable.value(tunable.steps)))
         for tunable in found(web)
     } == {
         "keep": ("10%", "0%", "50%"),
@@ -84,7 +84,7 @@ def test_kubernetes_weights_are_found_when_asked_for(web):
 
 def test_numbers_are_edited_in_place(web):
     all_tunables = found(web, kubernetes=True)
-    values = {tunable.name: tunable.shipped for tunable in all_tunables}
+    values = {tunable.name: tunable.current for tunable in all_tunables}
     assert tunables.edited([web.policy.source], all_tunables, values) == {web.policy.source.name: TEXT}
 
     values |= {"web.keep": 0.125, "web.most": 4, "web.strict": 1.0, "web.a": 3, "web.b": 4, "web.c": 8, "web.NodeResourcesFit": 5}
@@ -111,7 +111,7 @@ def test_numbers_are_edited_in_place(web):
 def test_a_block_is_made_where_there_is_none():
     plain = policy('policy "plain"\n\nscore a = 50\n')
     every = found(plain, kubernetes=True)
-    values = {tunable.name: tunable.shipped for tunable in every} | {"plain.NodeResourcesFit": 4, "plain.TaintToleration": 2}
+    values = {tunable.name: tunable.current for tunable in every} | {"plain.NodeResourcesFit": 4, "plain.TaintToleration": 2}
     [text] = tunables.edited([plain.policy.source], every, values).values()
     assert "score a = 50\n\nbase kubernetes {\n" in text
     assert {(entry.plugin, entry.weight) for entry in policy(text).base} == {("NodeResourcesFit", 4.0), ("TaintToleration", 2.0)}
@@ -128,7 +128,7 @@ def test_every_edit_is_read_back_as_what_was_meant(data):
     read |= {score.name: score.weight for score in again.scores if score.name != "d"}
     read |= {entry.plugin: entry.weight for entry in again.base}
     unwritten = {
-        tunable.own_name: tunable.shipped for tunable in every if tunable.own_name not in read
+        tunable.own_name: tunable.current for tunable in every if tunable.own_name not in read
     }  # weights of plugins that stay as they are
     assert {tunable.own_name: values[tunable.name] for tunable in every} == pytest.approx({**unwritten, **read})
 
@@ -172,7 +172,7 @@ def test_params_of_libraries_are_numbers_of_the_first_policy_that_imports_them(t
         )
     policies = load_policies(str(tmp_path / "one.policy"), str(tmp_path / "two.policy"))
     [keep] = tunables.found(policies, assemble(policies))
-    assert (keep.policy, keep.text(keep.shipped)) == ("one", "10%")
+    assert (keep.policy, keep.text(keep.current)) == ("one", "10%")
     library = policies[0].policy.imports[0]
     texts = tunables.edited([library], [keep], {keep.name: 0.25})
     assert texts == {library.name: LIBRARY.replace("10%", "25%")}

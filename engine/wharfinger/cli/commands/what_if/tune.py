@@ -37,12 +37,18 @@ def table(found: Tuned) -> str:
     """The report as text: the Pareto front, the results on held-out data, and the change of the files."""
     return "\n".join(
         part
-        for part in ("\n".join(_data(found)) + "\n", _front(found), _compared(found), "\n".join(_verdict(found)) + "\n", found.change)
+        for part in (
+            "\n".join(_workloads(found)) + "\n",
+            _pareto_front(found),
+            _compared(found),
+            "\n".join(_verdict(found)) + "\n",
+            found.change,
+        )
         if part
     )
 
 
-def _data(found: Tuned) -> Iterator[str]:
+def _workloads(found: Tuned) -> Iterator[str]:
     unusable = f" ({found.unusable} of them with numbers that no policy can have)" if found.unusable else ""
     yield f"{wording.count(len(found.trials) + found.unusable, 'trial')}{unusable} of {wording.count(len(found.tunables), 'number')} on"
     yield from (f"  {workload}" for workload in found.searched)
@@ -51,12 +57,12 @@ def _data(found: Tuned) -> Iterator[str]:
         yield from (f"  {workload}" for workload in found.held_out_workloads)
 
 
-def _front(found: Tuned) -> str:
-    """The Pareto front; numbers that are as shipped in all of it are left out."""
+def _pareto_front(found: Tuned) -> str:
+    """The Pareto front; numbers that have their current value in all of it are left out."""
     changed = [
-        place for place, tunable in enumerate(found.tunables) if any(trial.values[place] != tunable.shipped for trial in found.front)
+        place for place, tunable in enumerate(found.tunables) if any(trial.values[place] != tunable.current for trial in found.front)
     ]
-    shown_trials = list(dict.fromkeys((found.ships, *found.front)))
+    shown_trials = list(dict.fromkeys((found.current, *found.front)))
     names = [found.tunables[place].name if found.several_policies else found.tunables[place].own_name for place in changed]
     rows = [("", *(goal.text for goal in found.objectives), *names)]
     for trial in shown_trials:
@@ -70,7 +76,7 @@ def _compared(found: Tuned) -> str:
     if not found.is_better:
         return ""
     name = trial_name(found.best)
-    rows = [("", "ships", name), *_pairs(found, found.ships.objectives, found.best.objectives, "searched")]
+    rows = [("", "current", name), *_pairs(found, found.current.objectives, found.best.objectives, "searched")]
     if found.held_out is not None:
         rows += _pairs(found, *found.held_out, "held out")
     return wording.columns(rows, right=frozenset({1, 2}))
@@ -83,14 +89,14 @@ def _pairs(found: Tuned, old: Sequence[float], new: Sequence[float], where: str)
 
 def _verdict(found: Tuned) -> Iterator[str]:
     if not found.is_better:
-        yield "no trial is better than the policies as they ship"
+        yield "no trial is better than the current policies"
         return
     name = trial_name(found.best)
     if found.held_out is None:
         yield f"nothing was held out, so it is not known whether {name} is better elsewhere too"
     else:
         moves = [f"{word} in {', '.join(goals)}" for word, goals in (("better", found.better), ("worse", found.worse)) if goals]
-        yield f"on what was held out, {name} is {' and '.join(moves) or 'as good as'} {'than ' if moves else ''}the policies as they ship"
+        yield f"on what was held out, {name} is {' and '.join(moves) or 'as good as'} {'than ' if moves else ''}the current policies"
     yield from (f"a test of the policies fails with these numbers: {title}" for title in found.failing)
 
 
@@ -98,13 +104,13 @@ def _value(found: Tuned) -> dict[str, Any]:
     held_out = None
     if found.held_out is not None:
         old, new = (_values(found, values) for values in found.held_out)
-        held_out = {"ships": old, "best": new, "worse": list(found.worse)}
+        held_out = {"current": old, "best": new, "worse": list(found.worse)}
     return {
         "searched": list(found.searched),
         "heldOutData": list(found.held_out_workloads),
         "trials": len(found.trials) + found.unusable,
         "unusable": found.unusable,
-        "ships": _trial(found, found.ships),
+        "current": _trial(found, found.current),
         "best": _trial(found, found.best),
         "front": [_trial(found, trial) for trial in found.front],
         "heldOut": held_out,
