@@ -29,7 +29,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_t
         f"the {policy_app.MAX_APPS} oldest PolicyApps of a namespace",
         f"are built {namespace_turns.MAX_TEXTS} at a time",
         f"as long as the build follows, up to {store.MAX_PAUSE:g} s",
-        f"`Waiting` after {preview.NOTICE:g} s",
+        f"`Waiting` after {preview.WAITING_NOTICE:g} s",
         f"A template has at most {preview_question.MAX_TEMPLATE_BYTES:,} bytes",
         f"({preview_question.MAX_BYTES_OF_LABELS // 2**20} MB of labels for all of them)",
         f"{preview_answer.MAX_DRAIN_STEPS:,} for `drain`",

@@ -47,7 +47,7 @@ class Tls(Part):
     insecure_skip_verify: bool = Field(default=False, description="Accept any certificate")
 
     @model_validator(mode="after")
-    def _whole(self) -> Tls:
+    def _fields_that_fit(self) -> Tls:
         if self.key_file and not self.cert_file:
             raise ValueError("keyFile needs a certFile")
         if self.insecure_skip_verify and self.ca_file:
@@ -121,7 +121,7 @@ class Prometheus(Part):
         return self
 
     @model_validator(mode="after")
-    def _one_way_in(self) -> Prometheus:
+    def _one_kind_of_credentials(self) -> Prometheus:
         given = [
             self.bearer_token_file is not None,
             self.basic_auth is not None,

@@ -29,10 +29,10 @@ from wharfinger.operator.preview_question import Questions
 _DEFAULT_LIFETIME = float(PlacementPreviewSpec.model_fields["ttl_seconds"].default)
 
 REFRESH = 3.0
-"""Fewest seconds between two answers to the same question."""
+"""The minimum time between two answers to the same question, in seconds."""
 
 PAUSE_RATIO = 4.0
-"""After an answer follows a pause that is this many times as long as its work: answers take at most a fifth of the time."""
+"""An answer is followed by a pause that is this many times as long as its computation: answers take at most a fifth of the time."""
 
 FIRST_ANSWER_CREDIT = 5.0
 """Seconds of the pause of its namespace that a new question need not wait for."""
@@ -40,11 +40,11 @@ FIRST_ANSWER_CREDIT = 5.0
 FIRST_ANSWERS_CREDIT = 120.0
 """The same for the pause of all namespaces: three of the longest answers."""
 
-NOTICE = 5.0
+WAITING_NOTICE = 5.0
 """Seconds after which the status of a new question says that it waits."""
 
-LOOKS_PER_SECOND = 100
-"""Waiting questions that are looked at in a second while another is being answered, at most."""
+CHECKS_PER_SECOND = 100
+"""The maximum number of waiting questions that are checked again in a second while another is being answered."""
 
 _REASONS: Mapping[type[Exception], str] = {PolicyError: "InvalidPolicy", UnknownObject: "UnknownObject"}
 """Reasons for which there is no answer, by error; that of any other error is `InvalidQuestion`."""
@@ -82,7 +82,7 @@ class PreviewReconciler:
         self._questions = questions
         self._clock = clock
         self._answered: dict[str, tuple[Any, Any]] = {}
-        self._first_seen: dict[str, tuple[str, float]] = {}  # by key: the uid, and a moment of the clock that is never put back
+        self._first_seen: dict[str, tuple[str, float]] = {}  # by key: the uid, and a monotonic time
         self._waiting: dict[str, tuple[Any, float]] = {}  # by key: the new question, and the monotonic time since when it waits
         self._answering = False
         self._pauses = Pauses()
@@ -102,9 +102,9 @@ class PreviewReconciler:
         revision = self._checks.revision
         if self._answered.get(key) != (question, revision):
             is_new = self._answered.get(key, (None,))[0] != question
-            rest = self._rest(preview.metadata.namespace, is_new=is_new)
-            if rest > 0:
-                return Postponed(min(left, await self._wait(key, preview, rest) if is_new else rest))
+            seconds = self._seconds_to_wait(preview.metadata.namespace, is_new=is_new)
+            if seconds > 0:
+                return Postponed(min(left, await self._wait(key, preview, seconds) if is_new else seconds))
             self._waiting.pop(key, None)
             self._answering = True
             try:
@@ -114,27 +114,27 @@ class PreviewReconciler:
             self._answered[key] = (question, revision)
         return min(REFRESH, max(self._seconds_left(key, preview), 0.0))
 
-    def _rest(self, namespace: str, *, is_new: bool) -> float:
-        """Seconds until a question of a namespace may be answered, or is looked at again; 0 or less for now."""
+    def _seconds_to_wait(self, namespace: str, *, is_new: bool) -> float:
+        """Seconds until a question of a namespace may be answered, or is checked again; 0 or less if it may be answered now."""
         if self._answering:
-            return max(1.0, len(self._waiting) / LOOKS_PER_SECOND)
+            return max(1.0, len(self._waiting) / CHECKS_PER_SECOND)
         return self._pauses.left(namespace, self._clock.monotonic(), is_new=is_new)
 
-    async def _wait(self, key: str, preview: PlacementPreview, rest: float) -> float:
-        """Seconds until the next look at a new question, which rests for `rest` seconds. If it waits long, its status says so, once."""
+    async def _wait(self, key: str, preview: PlacementPreview, seconds: float) -> float:
+        """Seconds until a new question that waits for `seconds` is checked again. If it waits long, its status says so, once."""
         meta, now = preview.metadata, self._clock.monotonic()
         question = (meta.uid, meta.generation)
         known, since = self._waiting.get(key, (None, now))
         if known != question:
             since = now
             self._waiting[key] = question, since
-        notice = since + NOTICE - now
+        notice = since + WAITING_NOTICE - now
         if preview.status.get("observedGeneration") == meta.generation:  # it says so already, or a former leader has answered
-            return rest
+            return seconds
         if notice > 0:
-            return min(rest, notice)
+            return min(seconds, notice)
         await self._write(preview, {}, waiting(meta.namespace))
-        return rest
+        return seconds
 
     def _seconds_left(self, key: str, preview: PlacementPreview) -> float:
         """Seconds until a preview expires: at its time, and no later than its `ttlSeconds` after this process has seen it.
@@ -149,7 +149,7 @@ class PreviewReconciler:
         return min(_expires(preview) - self._clock.now(), since + _ttl(preview) - now)
 
     async def _answer(self, preview: PlacementPreview) -> None:
-        """Write the answer. What counts as its work is what the scheduler has less time for, and not how long it waits between steps."""
+        """Write the answer. Only the time of its computation counts for the pause after it, without the waits between its steps."""
         meta, of_questions = preview.metadata, self._questions.seconds
         steps: TimedSteps[Answer] | None = None
         found: dict[str, Any] = {}
@@ -166,7 +166,7 @@ class PreviewReconciler:
         except (WharfingerError, ValidationError) as error:
             conditions = unanswered(error)
         except Exception as error:
-            await self._write(preview, {}, defective(error))
+            await self._write(preview, {}, internal_error(error))
             raise
         else:
             found = answer.status()
@@ -210,7 +210,7 @@ def unanswered(error: WharfingerError | ValidationError) -> list[Condition]:
     return [ready(False, reason, message), condition("Answered", False, reason, message)]
 
 
-def defective(error: Exception) -> list[Condition]:
+def internal_error(error: Exception) -> list[Condition]:
     """The conditions of a preview whose answer ended in an unexpected error. Its text may quote objects of other namespaces."""
     message = f"an error in the scheduler itself ({type(error).__name__}); its log says where, and the question is tried again"
     return [ready(False, "InternalError", message), condition("Answered", False, "InternalError", message)]

@@ -171,7 +171,7 @@ class SchedulingCycle:
             self._shares.took(queued, self._clock.monotonic() - began - free)
             if not done:
                 return
-            if self._clock.monotonic() >= ends_at or not self._binding.room.is_set():
+            if self._clock.monotonic() >= ends_at or not self._binding.slot_free.is_set():
                 return
 
     def _advanced(self, precomputed: _PrecomputedPod, ends_at: float) -> bool:

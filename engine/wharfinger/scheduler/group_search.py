@@ -213,22 +213,24 @@ class _Checks:
         if nodes is not None and pods is not None:
             names = snapshot.names
             self._changed = frozenset(names[row] for row in np.union1d(nodes, pods).tolist())
-        self._far: dict[bytes, bool] = {}  # templates of which a filter reads other nodes
+        self._readers: dict[bytes, bool] = {}  # by template: the results of `_reads_other_nodes`
 
     def passes(self, pod: PodView, node: str, snapshot: Snapshot) -> bool:
         """True if the member fits on the node, if that may have changed."""
         row = snapshot.row(node)
         if row is None:
             return False
-        if self._unchanged_since or (self._changed is not None and node not in self._changed and not self._reads_far(pod, snapshot)):
+        node_unchanged = self._changed is not None and node not in self._changed
+        if self._unchanged_since or (node_unchanged and not self._reads_other_nodes(pod, snapshot)):
             return True
         return bool(self._decider.filtering(snapshot, pod).feasible[row])
 
-    def _reads_far(self, pod: PodView, snapshot: Snapshot) -> bool:
-        found = self._far.get(pod.template)
+    def _reads_other_nodes(self, pod: PodView, snapshot: Snapshot) -> bool:
+        """True if a filter for the pod reads more than the node that it is about."""
+        found = self._readers.get(pod.template)
         if found is None:
             slots = self._decider.filtering(snapshot, pod).slots
-            found = self._far[pod.template] = any(slot.volatility > Volatility.ROW and not slot.skipped for slot in slots)
+            found = self._readers[pod.template] = any(slot.volatility > Volatility.ROW and not slot.skipped for slot in slots)
         return found
 
 

@@ -274,7 +274,7 @@ class Scheduler:
             await until(self._wake, self._ports.clock, MAX_IDLE_SECONDS)
             return
         self._review()
-        if not self._binding.room.is_set():
+        if not self._binding.slot_free.is_set():
             await self._wait_for_room()
         elif self._schedule_slice():
             await self._ports.clock.sleep(self._rest())
@@ -288,7 +288,7 @@ class Scheduler:
         if self._changes.holder is not None:
             self._changes.release(self._changes.holder)
             return
-        await until(self._binding.room, self._ports.clock, MAX_IDLE_SECONDS)
+        await until(self._binding.slot_free, self._ports.clock, MAX_IDLE_SECONDS)
 
     def _apply_held_changes(self) -> bool:
         """Apply changes that waited for a decision, for a slice of time; True if some are left."""
@@ -328,7 +328,7 @@ class Scheduler:
         if self._cycle.busy and self._changes.holder in {None, self._cycle}:
             self._cycle.advance(clock.monotonic() + seconds)
         ends_at = clock.monotonic() + seconds
-        while self._binding.room.is_set():
+        while self._binding.slot_free.is_set():
             if not (group.may_be_passed and self._cycle.may_be_passed):
                 return True
             queued = self.queue.pop(groups=not group.busy)

@@ -34,7 +34,7 @@ from wharfinger.steps import at_once
 
 MAX_NAMED = 4
 """The number of named nodes of a group, and of named members on other nodes."""
-NOT_AGAIN = "the decision made again differs from the recorded one"
+NOT_REPRODUCED = "the decision made again differs from the recorded one"
 
 Others = Callable[[str, Chain], Chain]
 """Returns the chain to compare with that of a profile."""
@@ -147,7 +147,7 @@ class Replay:
             other_nominated=decision.nominated,
             feasible=answer.feasible,
             other_feasible=decision.feasible,
-            reasons=tuple(map(str, found)) or (NOT_AGAIN,),
+            reasons=tuple(map(str, found)) or (NOT_REPRODUCED,),
         )
 
 

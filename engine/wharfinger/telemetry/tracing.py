@@ -143,7 +143,7 @@ class TracesLost(WharfingerError):
     """The collector does not take spans."""
 
 
-class Reported:
+class ReportingExporter:
     """An exporter that calls `failed` when it begins to fail, from its own thread; `failing` is True while it fails."""
 
     def __init__(self, exporter: SpanExporter, failed: Callable[[BaseException], None]) -> None:
@@ -171,7 +171,7 @@ class Reported:
         return result
 
 
-def provider_of(exporter: SpanExporter | Reported, version: str, instance: str) -> TracerProvider:
+def provider_of(exporter: SpanExporter | ReportingExporter, version: str, instance: str) -> TracerProvider:
     """The provider that makes spans and gives them to an exporter in a thread; spans that it cannot take in time are dropped.
 
     UsageError for variables of OpenTelemetry's own that it cannot use.
@@ -196,7 +196,7 @@ def _variables_read() -> Iterator[None]:
         raise UsageError(f"tracing cannot begin; look at the variables of the environment that begin with OTEL_: {error}") from error
 
 
-def exporter_of(endpoint: str, failed: Callable[[BaseException], None]) -> Reported:
+def exporter_of(endpoint: str, failed: Callable[[BaseException], None]) -> ReportingExporter:
     """The exporter that sends spans to a collector as OTLP over HTTP. UsageError if packages are missing, or variables cannot be used."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 — as above
@@ -206,7 +206,7 @@ def exporter_of(endpoint: str, failed: Callable[[BaseException], None]) -> Repor
     logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)  # it would log every attempt
     logging.getLogger("opentelemetry.util.re").addFilter(_without_values)
     with _variables_read():
-        exporter = Reported(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + path, timeout=_TIMEOUT), failed)
+        exporter = ReportingExporter(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + path, timeout=_TIMEOUT), failed)
     # While the collector is away, it has been reported already that spans are dropped.
     logging.getLogger("opentelemetry.sdk._shared_internal").addFilter(lambda _: not exporter.failing)
     return exporter

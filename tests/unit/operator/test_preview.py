@@ -22,9 +22,9 @@ from wharfinger.operator.controller import Controller
 from wharfinger.operator.preview import (
     FIRST_ANSWER_CREDIT,
     FIRST_ANSWERS_CREDIT,
-    NOTICE,
     PAUSE_RATIO,
     REFRESH,
+    WAITING_NOTICE,
     Pauses,
     PreviewReconciler,
     conditions_of,
@@ -285,7 +285,7 @@ def test_a_preview_that_waits_for_the_answer_to_another_says_so(monkeypatch):
         await asyncio.sleep(0)
         assert [await world.reconciler.reconcile("bank/p") for _ in range(2)] == [1.0, 1.0]
         assert world.written == []
-        world.clock.move(NOTICE)
+        world.clock.move(WAITING_NOTICE)
         assert await world.reconciler.reconcile("bank/p") == 1.0
         assert world.written == [("bank/p", "Unknown Waiting")]
         await world.during(first)
@@ -302,8 +302,8 @@ def test_the_answer_of_a_former_leader_stays_while_the_next_one_is_waited_for(mo
         await world.during(world.reconciler.reconcile("shop/p"))
         later = PreviewReconciler(world, world, world, world, world.clock)
         later._pauses = world.reconciler._pauses
-        assert await later.reconcile("shop/p") > NOTICE
-        world.clock.move(NOTICE)
+        assert await later.reconcile("shop/p") > WAITING_NOTICE
+        world.clock.move(WAITING_NOTICE)
         assert await later.reconcile("shop/p") > 0
         assert world.written == [("shop/p", "True Answered")]
 

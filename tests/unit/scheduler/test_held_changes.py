@@ -156,10 +156,10 @@ async def test_policies_that_are_adopted_meanwhile_decide_in_steps_too(monkeypat
 async def test_bindings_that_wait_for_changes_get_them():
     async with holding() as world:
         world.cluster.put(node("c"))
-        world.scheduler._binding.room.clear()  # by a group, of which the members wait for volumes
+        world.scheduler._binding.slot_free.clear()  # by a group, of which the members wait for volumes
         await world.calm()
         assert (set(names(world)), world.cluster.nodes_of_pods()) == ({"a", "b", "c"}, {})
-        world.scheduler._binding.room.set()
+        world.scheduler._binding.slot_free.set()
         await until(world.cluster.nodes_of_pods)
         assert world.cluster.nodes_of_pods() == {"default/p": "a"}
 

@@ -375,7 +375,7 @@ def ready(bench):
 WAKING = {
     "an event": lambda queue: queue.notify(node_added(node("n"))),
     "policies": lambda queue: queue.policies_changed(lambda _: True),
-    "a long wait": lambda queue: queue._sweep(1e6),
+    "a long wait": lambda queue: queue._flush_overdue(1e6),
 }
 
 
@@ -392,7 +392,7 @@ def test_very_many_pods_are_let_in_by_and_by_the_most_urgent_first(crowd, woken_
             assert crowd.queue.next_ready_at() == crowd.clock.monotonic()
         before = now
         steps += 1
-        crowd.queue._next_sweep = 1e9
+        crowd.queue._next_flush = 1e9
         crowd.queue.flush()
     assert (before, steps) == (MANY, 4)
     assert crowd.queue.next_ready_at() is None
@@ -428,7 +428,7 @@ def test_a_step_orders_a_portion_of_very_many_pods_and_asks_about_a_portion(benc
     bench.state.add_node(node("n"))
     for queued in bench.queue:
         queued.sort_key = CountedKey(int(queued.pod.name[4:]) * 7919 % 10_007)
-    bench.queue._next_sweep = 1e9
+    bench.queue._next_flush = 1e9
     asked, admit = [], 0
     steps = [lambda: bench.queue.policies_changed(lambda queued: asked.append(queued) or True)]
     if woken_by != "policies":
@@ -448,19 +448,19 @@ def test_a_step_orders_a_portion_of_very_many_pods_and_asks_about_a_portion(benc
 def test_a_pod_that_an_event_has_woken_is_let_in_although_a_later_change_of_policies_does_not_concern_it(crowd):
     crowd.queue.notify(node_added(node("n")))
     crowd.queue.policies_changed(lambda _: False)
-    crowd.queue._next_sweep = 1e9
+    crowd.queue._next_flush = 1e9
     for _ in range(6):
         crowd.queue.flush()
     assert ready(crowd) == MANY
 
 
-@pytest.mark.parametrize("max_waves", [1, 2, 16])
-def test_a_pod_that_one_of_several_changes_of_policies_concerns_is_let_in(crowd, monkeypatch, max_waves):
+@pytest.mark.parametrize("max_unordered", [1, 2, 16])
+def test_a_pod_that_one_of_several_changes_of_policies_concerns_is_let_in(crowd, monkeypatch, max_unordered):
     monkeypatch.setattr(sub_queues, "RANKED_PER_STEP", 100)
-    monkeypatch.setattr(sub_queues, "MAX_WAVES", max_waves)
+    monkeypatch.setattr(sub_queues, "MAX_UNORDERED_EVENTS", max_unordered)
     for ending in "37":
         crowd.queue.policies_changed(lambda queued, ending=ending: queued.pod.name.endswith(ending))
-    crowd.queue._next_sweep = 1e9
+    crowd.queue._next_flush = 1e9
     for _ in range(40):
         crowd.queue.flush()
     assert not crowd.queue._woken
@@ -501,7 +501,7 @@ def test_a_pod_that_is_not_there_any_more_is_not_let_in_later(crowd):
 
 def test_pods_that_a_change_of_policies_does_not_concern_stay_whenever_they_are_asked_about(crowd):
     crowd.queue.policies_changed(lambda queued: queued.pod.name.endswith("7"))
-    crowd.queue._next_sweep = 1e9
+    crowd.queue._next_flush = 1e9
     for _ in range(5):
         crowd.queue.flush()
     assert {queued.pod.name[-1] for queued in crowd.queue if queued.place is Place.ACTIVE} == {"7"}

@@ -144,7 +144,8 @@ def test_an_exception_of_an_exporter_is_reported_without_its_text(caplog):
             raise ValueError("bad header: Bearer s3cret")
 
     reported = []
-    traces = tracing.PodTraces(tracing.provider_of(tracing.Reported(Raising(), reported.append), "1", "me"), 1.0, lambda: 0.0, lambda: 0.0)
+    provider = tracing.provider_of(tracing.ReportingExporter(Raising(), reported.append), "1", "me")
+    traces = tracing.PodTraces(provider, 1.0, lambda: 0.0, lambda: 0.0)
     traces.handlers[AttemptEnded](attempt())
     traces.close()
     assert [str(error) for error in reported] == [

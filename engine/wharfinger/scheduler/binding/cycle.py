@@ -93,11 +93,11 @@ class BindingCycle:
         self._limit = limit
         self.volumes = VolumeBinds(cluster, self.volumes_freed)
         self.claims = DeviceClaims(cluster, limit)
-        self._background = Background(lambda error: self._ports.emit(Failed("binding cycle", error)), ended=self._vacate)
-        self._occupied = 0
+        self._background = Background(lambda error: self._ports.emit(Failed("binding cycle", error)), ended=self._free_slot)
+        self._slots_taken = 0
         self._members: dict[str, _Member] = {}  # of groups, by uid
-        self.room = asyncio.Event()
-        self.room.set()
+        self.slot_free = asyncio.Event()  # set while fewer than `limit` slots are taken
+        self.slot_free.set()
 
     def __len__(self) -> int:
         return len(self._background)
@@ -109,7 +109,7 @@ class BindingCycle:
             if not self._needs_preparation(queued, placement):
                 together.arrived(queued.uid)
         self._background.start(self._run(queued, placement, decided))
-        self._occupy()
+        self._take_slot()
 
     def leaving(self, uid: str) -> None:
         """Handle a pod that is deleted or terminating.
@@ -276,18 +276,18 @@ class BindingCycle:
             queued.stages["bind"] = clock.monotonic() - sent
 
     async def _wait_for_others(self, together: GroupBinding, queued: QueuedPod) -> None:
-        """Return once the group may be bound, and there is room for another request: a group may be larger than the limit."""
-        if together.arrived(queued.uid) and self._occupied <= self._limit:
+        """Return once the group may be bound, and a slot is free for its request: a group may have more members than there are slots."""
+        if together.arrived(queued.uid) and self._slots_taken <= self._limit:
             together.check(queued.uid)
             return
-        self._vacate()
+        self._free_slot()
         try:
             await together.ready(queued.uid)
-            while not self.room.is_set():
-                await self.room.wait()
+            while not self.slot_free.is_set():
+                await self.slot_free.wait()
             together.check(queued.uid)
         finally:
-            self._occupy()
+            self._take_slot()
 
     def _needs_preparation(self, queued: QueuedPod, placement: Placement) -> bool:
         """True if a plugin or a policy may have something to do before the binding, or volumes or devices are available."""
@@ -331,21 +331,21 @@ class BindingCycle:
     @contextmanager
     def _outside_limit(self) -> Iterator[None]:
         """A context in which other pods may be bound, while this placement waits for Permit and PreBind."""
-        self._vacate()
+        self._free_slot()
         try:
             yield
         finally:
-            self._occupy()
+            self._take_slot()
 
-    def _occupy(self) -> None:
-        self._occupied += 1
-        if self._occupied >= self._limit:
-            self.room.clear()
+    def _take_slot(self) -> None:
+        self._slots_taken += 1
+        if self._slots_taken >= self._limit:
+            self.slot_free.clear()
 
-    def _vacate(self) -> None:
-        self._occupied -= 1
-        if self._occupied < self._limit:
-            self.room.set()
+    def _free_slot(self) -> None:
+        self._slots_taken -= 1
+        if self._slots_taken < self._limit:
+            self.slot_free.set()
 
     async def _send(self, queued: QueuedPod, placement: Placement) -> None:
         """Write the binding, through the chain's Bind plugins if one takes the pod."""

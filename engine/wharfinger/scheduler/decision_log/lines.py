@@ -89,7 +89,7 @@ class LoggedSearch(msgspec.Struct, frozen=True, kw_only=True):
     others: tuple[str, ...] | None = None
 
 
-class LoggedWhole(msgspec.Struct, frozen=True, kw_only=True):
+class LoggedDisruptedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group that leaves as a whole: its priority, and the uids of its placed members."""
 
     priority: int
@@ -166,7 +166,7 @@ class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
     answer: LoggedAnswer | None = None
     attempt: LoggedAttempt | None = None
     search: LoggedSearch | None = None
-    whole: LoggedWhole | None = None
+    whole: LoggedDisruptedGroup | None = None
     found: LoggedFound | None = None
 
 
@@ -184,7 +184,7 @@ class Encoding:
     def __init__(self) -> None:
         self._known: OrderedDict[str, objects.Pod] = OrderedDict()
         self._policies: set[str] = set()
-        self._whole: Mapping[str, LoggedWhole] = {}
+        self._whole: Mapping[str, LoggedDisruptedGroup] = {}
         self._of: Mapping[str, Callable[..., Iterator[Line]]] = {
             "node": lambda node: _object("node", node),
             "node gone": lambda name: iter([Line(t="node gone", name=name)]),
@@ -248,7 +248,7 @@ class Encoding:
         """Lines about groups that leave as a whole, unless the last search in this file was about the same."""
         before = self._whole
         self._whole = {
-            other.key: LoggedWhole(priority=priority_of(other), placed=tuple(pod.uid for pod in other.placed)) for other in others
+            other.key: LoggedDisruptedGroup(priority=priority_of(other), placed=tuple(pod.uid for pod in other.placed)) for other in others
         }
         for key, whole in self._whole.items():
             if before.get(key) != whole:

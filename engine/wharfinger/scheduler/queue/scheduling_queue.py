@@ -87,7 +87,7 @@ class SchedulingQueue:
         self.groups = QueuedGroups(clock, self._settings, self._sub_queues, known, snapshot, emit)
         self._wake_scheduler = wake
         self._woken = WokenPods()
-        self._next_sweep = 0.0
+        self._next_flush = 0.0
 
     def _report_gate(self, queued: QueuedPod, fault: PluginFault) -> None:
         self._emit(Failed(f"pod {queued.pod.key}", fault))
@@ -380,11 +380,11 @@ class SchedulingQueue:
         now = self._clock.monotonic()
         self._sub_queues.end_backoffs(now)
         self._wake_more()
-        if now >= self._next_sweep:
-            self._next_sweep = now + FLUSH_INTERVAL
-            self._sweep(now)
+        if now >= self._next_flush:
+            self._next_flush = now + FLUSH_INTERVAL
+            self._flush_overdue(now)
 
-    def _sweep(self, now: float) -> None:
+    def _flush_overdue(self, now: float) -> None:
         longest = self._settings.longest_wait
         overdue = [queued for queued in self._unschedulable if now - queued.queued_at >= longest and SUSPENDED not in queued.rejectors]
         self._wake(overdue, FLUSHED)

@@ -254,8 +254,8 @@ class SubQueues:
 
 RANKED_PER_STEP = 4 * PODS_PER_STEP
 """The number of woken pods that are put in order at a time, which takes some milliseconds."""
-MAX_WAVES = 16
-"""Events whose pods wait to be put in order. Of more, those of the oldest are put in order at once: most pods are in order already then."""
+MAX_UNORDERED_EVENTS = 16
+"""Events of which the pods are not in order yet. If there are more, the pods of the oldest are put in order at once: most already are."""
 
 SCOPES_PER_STEP = 250
 """The number of scopes of policies that are evaluated for woken pods at a time: some milliseconds, as one takes 0.05 ms at most."""
@@ -284,24 +284,24 @@ class WokenPods:
     """
 
     def __init__(self) -> None:
-        self._waves: deque[tuple[Iterator[QueuedPod], str, tuple[Condition, ...]]] = deque()  # to be put in order
+        self._unordered: deque[tuple[Iterator[QueuedPod], str, tuple[Condition, ...]]] = deque()  # to be put in order
         self._ordered = ReadyHeap[QueuedPod]()
         self._reasons: dict[str, tuple[QueuedPod, str, tuple[Condition, ...]]] = {}  # by uid; without conditions the pod is tried again
         self._complete = False
 
     def __bool__(self) -> bool:
-        return bool(self._waves or self._reasons)
+        return bool(self._unordered or self._reasons)
 
     def add(self, waiting: Sequence[QueuedPod], label: str, condition: Condition | None) -> None:
         """Add pods that the event of that label has woken, if the condition holds when their turn comes."""
-        if len(self._waves) == MAX_WAVES:
+        if len(self._unordered) == MAX_UNORDERED_EVENTS:
             self._order_oldest(None)
-        self._waves.append((iter(waiting), label, () if condition is None else (condition,)))
+        self._unordered.append((iter(waiting), label, () if condition is None else (condition,)))
 
     def step(self) -> Iterator[tuple[QueuedPod, str]]:
         """The pods to be tried again now, with their events: the next portion, or none while pods are still being ordered."""
         left = RANKED_PER_STEP
-        while left and self._waves:
+        while left and self._unordered:
             left -= self._order_oldest(left)
         scopes = 0
         for _ in range(PODS_PER_STEP if self._complete else 0):
@@ -320,7 +320,7 @@ class WokenPods:
 
     def _order_oldest(self, limit: int | None) -> int:
         """The number of pods of the oldest event that were put in order, at most that many; None for all."""
-        waiting, label, conditions = self._waves[0]
+        waiting, label, conditions = self._unordered[0]
         reasons, n = self._reasons, 0
         for queued in islice(waiting, limit):
             n += 1
@@ -331,6 +331,6 @@ class WokenPods:
             elif before[2]:
                 reasons[queued.uid] = queued, label, (*before[2], *conditions) if conditions else ()
         if n != limit:
-            self._waves.popleft()
+            self._unordered.popleft()
             self._complete = True
         return n

@@ -34,9 +34,9 @@ PIECE_BYTES = 2**16
 """Most bytes that are handed to a connection at a time: it copies what it cannot send at once."""
 
 ALIVE_INTERVAL = 4.0
-"""Most seconds without a message: after ten, a page says that the scheduler does not answer."""
+"""The maximum time without a message, in seconds: after ten, a page says that the scheduler does not answer."""
 ALIVE = message("alive", {})
-"""The message of a sign of life."""
+"""The message that says only that the scheduler still answers."""
 
 ALL = PodQuery()
 
@@ -82,8 +82,8 @@ class Watcher:
         self._waiting[changed] = difference
         self._changed.set()
 
-    def remind(self) -> None:
-        """Give a sign of life, unless there is more to send."""
+    def send_alive(self) -> None:
+        """Send `ALIVE`, unless another message is about to be sent."""
         if not self._waiting and not self._sending:
             self.put((None, "alive"), ALIVE)
 
@@ -210,11 +210,11 @@ class Feed:
             await self._pause(max(INTERVAL, spent / MAX_TIME_SHARE))
 
     async def _pause(self, seconds: float) -> None:
-        """Wait; the pages get signs of life meanwhile."""
+        """Wait; `ALIVE` is sent to the pages meanwhile."""
         while seconds > ALIVE_INTERVAL:
             await self._clock.sleep(ALIVE_INTERVAL)
             for watcher in self._watchers:
-                watcher.remind()
+                watcher.send_alive()
             seconds -= ALIVE_INTERVAL
         await self._clock.sleep(seconds)
 
@@ -226,7 +226,7 @@ class Feed:
                 spent += self._clock.monotonic() - began
                 await self._clock.sleep(0)
                 began = self._clock.monotonic()
-            self._tell(channel, channel.update(self._page_content))
+            self._pass_on(channel, channel.update(self._page_content))
             spent += self._clock.monotonic() - began
             await self._clock.sleep(0)
             began = self._clock.monotonic()
@@ -255,7 +255,7 @@ class Feed:
             if query in {None, watcher.query}:
                 watcher.put((query, name))
 
-    def _tell(self, channel: Channel, changes: Iterable[Change]) -> None:
+    def _pass_on(self, channel: Channel, changes: Iterable[Change]) -> None:
         for change in changes:
             for watcher in self._watchers:
                 if watcher.channel is channel:
