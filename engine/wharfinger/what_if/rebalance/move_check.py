@@ -147,6 +147,10 @@ class MoveCheck:
         """Note that a pod is being evicted for the plan."""
         self._ending[pod.uid] = pod
 
+    def ending(self) -> PodView | None:
+        """One of the evicted pods that are still there, None if all are gone."""
+        return next((pod for uid, pod in self._ending.items() if uid in self._live.pods), None)
+
     def replaced(self, move: Move, evicted: PodView, replacement: PodView) -> str | None:
         """Note the replacement of an evicted pod, which has a node. Returns why it shows that the scheduler decides otherwise; None if not.
 

@@ -2,8 +2,9 @@
 
 Before the first move the whole plan is checked on the present cluster, and nothing is written if it does not hold. Then each bundle of
 moves that belong together is made if it is still possible and worth it, as `move_check` says; otherwise it is left out with its reason, and
-the plan goes on with the next. The plan stops if a pod has no place, if the scheduler decides by other rules, if another rebalance is
-at work, and if the API server refuses an eviction for too long.
+the plan goes on with the next. A move begins when the replacement of the pod before has a node, and that pod is gone. The plan stops if a
+pod has no place, if the scheduler decides by other rules, if another rebalance is at work, if a pod does not end, and if the API server
+refuses an eviction for too long.
 
 Whatever happens, the nodes that were cordoned for the plan are uncordoned, also when the plan is cancelled. Only a process that is
 killed, or cancelled a second time, leaves them cordoned; `undo` of a later one uncordons them. To mark these nodes, unlike those that an
@@ -204,6 +205,7 @@ class PlanExecution:
         for place, step in enumerate(bundle):
             rest = bundle[place:]
             try:
+                await self._all_gone()
                 if not self._move_check.is_as_expected(step):
                     await self._checked(self._move_check.of_bundle(rest))
                 await self._set_cordons(step.cordoned)
@@ -231,6 +233,12 @@ class PlanExecution:
         return tuple(name for name in found if name not in still_cordoned), still_cordoned
 
     # ── one move ──
+
+    async def _all_gone(self) -> None:
+        """Return when all evicted pods are gone: until then the scheduler counts them on their nodes, whose room the next move may need."""
+        pod = self._move_check.ending()
+        if pod is not None:
+            await self._awaited(lambda: self._move_check.ending() is None or None, f"pod {pod.key} was evicted, and is still there")
 
     async def _set_cordons(self, wanted: frozenset[str]) -> None:
         """Uncordon the nodes that the next move does not need cordoned, and cordon those that it needs cordoned."""

@@ -12,7 +12,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
-from wharfinger.what_if.leaving_pods import cordoned
+from wharfinger.what_if.leaving_pods import MARKED, cordoned
 from wharfinger.what_if.rebalance.plan import Goal, Move, PlanOptions
 from wharfinger.what_if.rebalance.plan_execution import PlanExecution
 from wharfinger.what_if.rebalance.watched_cluster import WatchedCluster
@@ -52,13 +52,18 @@ class World:
         self.live.replace("Pod", [decode.convert(pod, objects.Pod) for pod in pods])
         self.refuse = []
         self.creates = True
+        self.ending = None  # the pods that are marked as deleted and still there; None: evicted pods are gone at once
         self.chain = CHAIN
         self.writes = []
         self.before_write = lambda what, name: None
 
     async def evict(self, pod):
         self._writing("evict", pod.name)
-        self.live.delete("Pod", pod.object)
+        if self.ending is None:
+            self.live.delete("Pod", pod.object)
+        else:
+            self.ending.append(pod.with_deletion(MARKED).object)
+            self.live.upsert("Pod", self.ending[-1])
         if self.creates:
             self._create(copy.deepcopy(self.plain.pop(pod.uid)))
 

@@ -3,7 +3,6 @@
 import asyncio
 import copy
 from collections import Counter
-from datetime import UTC, datetime
 
 import hypothesis.strategies as st
 import pytest
@@ -18,12 +17,14 @@ from tests.unit.what_if.rebalance.execution import (
     PODS,
     SHARES,
     WISHES,
+    Clock,
     World,
     carried_out,
     carrying,
     not_placed,
     of_shares,
     reason_to_stop,
+    step,
 )
 from tests.unit.what_if.rebalance.test_plan import owned
 from wharfinger.framework.ports import WriteFailed
@@ -32,6 +33,7 @@ from wharfinger.model.reading import decode
 from wharfinger.what_if.leaving_pods import cordoned
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, PlanOptions, rebalance
+from wharfinger.what_if.rebalance.plan_execution import PlanExecution
 
 
 def test_every_move_is_made_and_all_nodes_are_uncordoned_at_the_end(world, plan):
@@ -97,20 +99,40 @@ def test_a_move_that_became_impossible_half_way_is_left_out_and_the_nodes_are_un
     assert (done.stopped, done.left, world.cordoned()) == (None, (), set())
 
 
-def test_a_pod_that_ends_slowly_does_not_count_on_its_node_any_more():
-    pods = [*PODS, owned("four", cpu="1")]
-    world = World(NODES, pods)
-    evict = world.evict
+class EndingClock(Clock):
+    """A clock on which every pod that is marked as deleted is gone after a number of seconds."""
 
-    async def slowly(pod):
-        await evict(pod)
-        leaving = structs.replace(pod.object.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
-        world.live.upsert("Pod", structs.replace(pod.object, metadata=leaving))
+    def __init__(self, world, seconds):
+        super().__init__()
+        self._world, self._seconds = world, seconds
+        world.ending = []
 
-    world.evict = slowly
-    plan = rebalance(CHAIN, state(NODES, pods), WISHES)
-    assert len(plan.moves) == 3
-    assert carried_out(world, plan).stopped is None
+    async def sleep(self, seconds):
+        await super().sleep(seconds)
+        while self._world.ending and self.time >= self._seconds:
+            self._world.live.delete("Pod", self._world.ending.pop())
+
+
+def carried_out_slowly(world, moves, seconds):
+    clock = EndingClock(world, seconds)
+    return asyncio.run(PlanExecution(CHAIN, WISHES, world.live, world, clock).run(moves))
+
+
+def test_a_move_waits_until_the_pod_before_is_gone_whose_room_it_may_need():
+    nodes = [
+        *(node(name, offer={"cpu": "2"}) for name in "abc"),
+        node("d", offer={"cpu": "2"}, taints=[{"key": "unliked", "effect": "PreferNoSchedule"}]),
+    ]
+    world = World(nodes, [owned("one", cpu="2"), owned("two", on="c", cpu="2")])
+    moves = [step("one", "b", cordon=("a",)), structs.replace(step("two", "a", cordon=("c",), uncordon=("a",)), source="c")]
+    done = carried_out_slowly(world, moves, 30)
+    assert (done.stopped, [each.node for each in done.completed]) == (None, ["b", "a"])
+
+
+def test_a_pod_that_does_not_end_stops_the_plan_before_the_next_move(world, plan):
+    done = carried_out_slowly(world, plan.moves, 1000)
+    assert done.stopped == "pod default/one was evicted, and is still there after 300 s"
+    assert (len(done.completed), len(done.left), world.cordoned()) == (1, len(plan.moves) - 1, set())
 
 
 def test_without_a_replacement_it_stops(world, plan):
