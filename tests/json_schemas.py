@@ -34,7 +34,7 @@ from wharfinger.simulate.dry_run import ReasonCount
 from wharfinger.simulate.placing import Mode
 from wharfinger.simulate.replay import Change as ReplayedChange
 from wharfinger.what_if.diff import Spread
-from wharfinger.what_if.drain import DrainOutcome
+from wharfinger.what_if.drain.answer import DrainOutcome
 from wharfinger.what_if.optimal.model import Answer
 from wharfinger.what_if.optimal.search import Placed
 from wharfinger.what_if.rebalance.movable import Limits

@@ -36,10 +36,10 @@ from wharfinger.simulate.placing import Mode
 from wharfinger.simulate.replay import others
 from wharfinger.what_if import capacity as counting
 from wharfinger.what_if import diff as comparing
-from wharfinger.what_if import drain as draining
 from wharfinger.what_if.capacity import Capacity
 from wharfinger.what_if.diff import Diff, LogDiff, log_diff
-from wharfinger.what_if.drain import Drain
+from wharfinger.what_if.drain import plan as draining
+from wharfinger.what_if.drain.answer import Drain
 from wharfinger.what_if.leaving_pods import replaced_pods
 from wharfinger.what_if.optimal import search as solving
 from wharfinger.what_if.optimal.search import Optimal

@@ -18,7 +18,7 @@ from tests.cluster.process import WharfProcess
 from tests.cluster.what_if_batch import Batch
 from tests.cluster.what_if_scenarios import KINDS, OTHER_NAME, OTHER_POLICY, POLICY, DrainScenario, scenario, setting
 from tests.testbed import build
-from wharfinger.what_if.drain import DrainOutcome
+from wharfinger.what_if.drain.answer import DrainOutcome
 
 SCENARIOS = int(os.environ.get("WHARF_SCENARIOS", "24"))
 FIRST = int(os.environ.get("WHARF_FIRST_SCENARIO", "0"))

@@ -35,7 +35,7 @@ from wharfinger.model.state.copies import checkpoint_of, restored
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import DryRun
 from wharfinger.what_if.diff import Diff
-from wharfinger.what_if.drain import Drain, DrainedPod, DrainOutcome
+from wharfinger.what_if.drain.answer import Drain, DrainedPod, DrainOutcome
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, PlanOptions, Rebalance, rebalance
 

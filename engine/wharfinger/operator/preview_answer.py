@@ -29,7 +29,8 @@ from wharfinger.operator.controller import cut
 from wharfinger.operator.counted_work import MAX_OPERATIONS, CountedWork, within
 from wharfinger.simulate import placing
 from wharfinger.steps import followed_by
-from wharfinger.what_if.drain import Drain, DrainOutcome, drain_steps, precompute_drain
+from wharfinger.what_if.drain.answer import Drain, DrainOutcome
+from wharfinger.what_if.drain.plan import drain_steps, precompute_drain
 from wharfinger.what_if.further_pods import further_groups, grouped
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added
 

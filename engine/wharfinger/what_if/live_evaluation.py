@@ -28,7 +28,8 @@ from wharfinger.model.reading import decode, files, workloads
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.simulate.dry_run import PodResult
-from wharfinger.what_if.drain import Drain, DrainedPod, DrainOutcome, drain_steps, precompute_drain
+from wharfinger.what_if.drain.answer import Drain, DrainedPod, DrainOutcome
+from wharfinger.what_if.drain.plan import drain_steps, precompute_drain
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added, evaluated
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tests.property.predictions.world import (
 )
 from wharfinger.model import objects
 from wharfinger.scheduler.queue.hints import timed
-from wharfinger.what_if.drain import Drain, DrainOutcome
+from wharfinger.what_if.drain.answer import Drain, DrainOutcome
 from wharfinger.what_if.leaving_pods import cordoned
 
 MOST_ROUNDS = 20

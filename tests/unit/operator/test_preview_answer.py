@@ -18,7 +18,8 @@ from wharfinger.operator import counted_work, preview_answer
 from wharfinger.operator.counted_work import CountedWork, within
 from wharfinger.operator.preview_answer import WhatIf, answer_preview, answer_without_limit
 from wharfinger.simulate.dry_run import dry_run
-from wharfinger.what_if.drain import DrainOutcome, drain
+from wharfinger.what_if.drain.answer import DrainOutcome
+from wharfinger.what_if.drain.plan import drain
 from wharfinger.what_if.supposed_changes import NodesLike
 
 

@@ -18,7 +18,8 @@ from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import DirectPlacement
 from wharfinger.steps import at_once
 from wharfinger.what_if.diff import diff
-from wharfinger.what_if.drain import DrainOutcome, drain
+from wharfinger.what_if.drain.answer import DrainOutcome
+from wharfinger.what_if.drain.plan import drain
 from wharfinger.what_if.further_pods import grouped
 from wharfinger.what_if.optimal.model import Answer
 from wharfinger.what_if.optimal.search import optimal

@@ -16,7 +16,8 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.steps import at_once
-from wharfinger.what_if.drain import DrainOutcome, drain, drain_steps
+from wharfinger.what_if.drain.answer import DrainOutcome
+from wharfinger.what_if.drain.plan import drain, drain_steps
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
 

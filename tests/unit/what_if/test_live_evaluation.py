@@ -13,7 +13,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.what_if import live_evaluation
-from wharfinger.what_if.drain import drain
+from wharfinger.what_if.drain.plan import drain
 from wharfinger.what_if.live_evaluation import EvaluationRequest, LiveEvaluations, NewNodes, read_request
 
 HOST = "kubernetes.io/hostname"

@@ -19,7 +19,8 @@ from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
 from wharfinger.model.objects import matching
 from wharfinger.simulate.cluster import Cluster
-from wharfinger.what_if.drain import BudgetUse, Drain, DrainedPod, DrainOutcome, drain
+from wharfinger.what_if.drain.answer import BudgetUse, Drain, DrainedPod, DrainOutcome
+from wharfinger.what_if.drain.plan import drain
 
 NO_BUDGETS = (
     "the snapshot has no PodDisruptionBudget, so every eviction counts as allowed; "

@@ -19,7 +19,7 @@ from wharfinger.model.state.node_reader import READ_AT_ONCE
 from wharfinger.operator.policy_checks import PolicyChecks
 from wharfinger.operator.preview_answer import WhatIf, answer_preview
 from wharfinger.simulate import placing
-from wharfinger.what_if.drain import precompute_drain
+from wharfinger.what_if.drain.plan import precompute_drain
 from wharfinger.what_if.supposed_changes import SupposedChanges, evaluated
 
 NODES = 2 * READ_AT_ONCE
