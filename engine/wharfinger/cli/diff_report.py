@@ -175,7 +175,7 @@ def _counts(before: Iterable[Domain], after: Iterable[Domain]) -> Row:
 
 def _reasons(found: Diff) -> list[Row]:
     before, after = (Counter({each.reason: each.pods for each in side.run.reasons}) for side in (found.before, found.after))
-    ordered = sorted(before | after, key=lambda reason: (-after[reason], -before[reason], reason))
+    ordered = sorted(before | after, key=lambda reason: (-after[reason], -before[reason], wording.natural(reason)))
     return [(f"{before[reason]:,}", f"{after[reason]:,}", reason) for reason in ordered]
 
 

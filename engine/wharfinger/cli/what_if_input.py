@@ -234,5 +234,5 @@ def _evicts(result: GroupResult) -> str:
 def domain_fit(fit: DomainFit) -> str:
     """The number of members that a domain takes, and the reasons against the rest: `rack r7 takes 6 of 8: 3 Insufficient cpu`."""
     place = f"{fit.key} {fit.value}" if fit.key else "the cluster"
-    reasons = sorted(fit.reasons.items(), key=lambda item: (-item[1], item[0]))
-    return f"{place} takes {fit.fits} of {fit.wanted}" + (f": {', '.join(f'{count} {text}' for text, count in reasons)}" if reasons else "")
+    reasons = wording.counted(fit.reasons)
+    return f"{place} takes {fit.fits} of {fit.wanted}" + (f": {reasons}" if reasons else "")

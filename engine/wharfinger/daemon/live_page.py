@@ -17,6 +17,7 @@ from wharfinger.daemon.pages import Health
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.evaluation.diagnosis import reasons_of
 from wharfinger.groups.results import GroupState, missing_members
+from wharfinger.language.report import wording
 from wharfinger.language.report.plain_values import plain
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod
 from wharfinger.simulate.dry_run import utilisation
@@ -223,7 +224,7 @@ def pending(scheduler: Scheduler, query: PodQuery, clock: Clock) -> Steps:
     for start in range(0, len(waiting), PODS_PER_STEP):
         _sort_by_cause(waiting[start : start + PODS_PER_STEP], query, by_cause, namespaces)
         yield
-    largest = sorted(by_cause.items(), key=lambda item: (-item[1].count, item[0]))
+    largest = sorted(by_cause.items(), key=lambda item: (-item[1].count, *map(wording.natural, item[0])))
     since = clock.now() - clock.monotonic()
     return {
         "total": sum(pods.count for pods in by_cause.values()),

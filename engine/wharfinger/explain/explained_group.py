@@ -65,8 +65,8 @@ class ExplainedGroup(Struct, frozen=True, kw_only=True):
             return ""
         rows = [("domain", "takes", "what stops the rest")]
         for fit in self.domains:
-            reasons = sorted(fit.reasons.items(), key=lambda item: (-item[1], item[0]))
-            rows.append((f"{fit.key} {fit.value}".strip() or "the cluster", f"{fit.fits} of {fit.wanted}", f"{_counted(reasons)}"))
+            place = f"{fit.key} {fit.value}".strip() or "the cluster"
+            rows.append((place, f"{fit.fits} of {fit.wanted}", wording.counted(fit.reasons) or "-"))
         more = f"  and {wording.count(self.omitted, 'domain')} more\n" if self.omitted else ""
         return "  what each domain takes of the members that wait\n" + wording.columns(rows, indent="  ") + more
 
@@ -77,10 +77,6 @@ class ExplainedGroup(Struct, frozen=True, kw_only=True):
     def plain(self) -> Mapping[str, Any]:
         """The explanation as plain values, for JSON."""
         return dict(plain(self))
-
-
-def _counted(reasons: list[tuple[str, int]]) -> str:
-    return ", ".join(f"{amount} {text}" for text, amount in reasons) or "-"
 
 
 def explained_group(chain: Chain, state: ClusterState, index: GroupIndex, key: str, now: float) -> ExplainedGroup:

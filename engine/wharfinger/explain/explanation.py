@@ -146,7 +146,7 @@ def _step(found: FilterDiagnosis, decision: Decision, snapshot: Snapshot, explai
         skipped=found.skipped,
         alone=decision.n_nodes - found.alone,
         so_far=found.left,
-        reasons=dict(sorted(found.reasons.items(), key=lambda item: (-item[1], item[0]))),
+        reasons=dict(wording.most_first(found.reasons)),
         example=min((names[row] for row in np.flatnonzero(rejected).tolist()), default=None),
         details=decision.shortage(found.plugin, np.flatnonzero(rejected)),
     )

@@ -25,7 +25,7 @@ from wharfinger.groups.exact import member_classes
 from wharfinger.groups.exact.search import ExactSearch
 from wharfinger.groups.membership import group_of_policy
 from wharfinger.groups.terms import DomainFit, Group, GroupAnswer, Impossible, Level, NotFound, Placed
-from wharfinger.language.report.wording import count
+from wharfinger.language.report.wording import count, counted
 from wharfinger.model.state.object_store import TimeAndObjects
 
 if TYPE_CHECKING:
@@ -354,7 +354,7 @@ def _message(nearest: Sequence[DomainFit], wanted: int) -> str:
     best = nearest[0]
     takes = f"takes at most {best.fits}" if best.at_most else f"takes {best.fits}"
     where = f"{best.key} {best.value} {takes}" if best.key else f"the cluster {takes}"
-    reasons = ", ".join(f"{number} {text}" for text, number in sorted(best.reasons.items(), key=lambda item: (-item[1], item[0])))
+    reasons = counted(best.reasons)
     return f"{members} must be placed at once; {where}" + (f": {reasons}" if reasons else "")
 
 

@@ -20,6 +20,7 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.attempt import attempt
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.turns import groups_in_steps, set_group_sizes
+from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -321,9 +322,8 @@ def _miss(decision: Decision, snapshot: Snapshot) -> Miss:
     return Miss(message=cut(decision.message, 4000), rules=rules, nearest=_nearest(decision, snapshot, [each.plugin for each in rejecting]))
 
 
-def _counted(reasons: Any) -> tuple[str, ...]:
-    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(cut(f"{count} {text}", 1024) for text, count in ordered[:_MAX_REASONS])
+def _counted(reasons: Mapping[str, int]) -> tuple[str, ...]:
+    return tuple(cut(f"{count} {text}", 1024) for text, count in wording.most_first(reasons)[:_MAX_REASONS])
 
 
 def _nearest(decision: Decision, snapshot: Snapshot, plugins: Sequence[str]) -> NearestMiss | None:

@@ -19,6 +19,7 @@ from wharfinger.framework.prepared import Reason
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.turns import Key, Turn, groups_among, queue_key, turns
+from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.objects.requests import listing_order
 from wharfinger.model.state.cluster_state import ClusterState
@@ -163,8 +164,7 @@ class DryRun(Struct, frozen=True, kw_only=True):
             if result.node is None:
                 pods.update(reason for reason, _ in result.reasons)
                 only.update([result.reasons[0][0]] if len(result.reasons) == 1 else [])
-        ordered = sorted(pods, key=lambda reason: (-pods[reason], reason))
-        return tuple(ReasonCount(reason=reason, pods=pods[reason], only=only[reason]) for reason in ordered)
+        return tuple(ReasonCount(reason=reason, pods=number, only=only[reason]) for reason, number in wording.most_first(pods))
 
 
 def dry_run(  # noqa: PLR0913 — the keywords are independent choices

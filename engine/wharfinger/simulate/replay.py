@@ -24,7 +24,7 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.attempt import without_nominations
 from wharfinger.groups.placing import placing
 from wharfinger.groups.preempting import preempting
-from wharfinger.language.report.wording import count
+from wharfinger.language.report.wording import count, most_first
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedFound
@@ -250,7 +250,7 @@ def _moves(search: RecordedSearch, before: LoggedFound, now: LoggedFound) -> Ite
 def _nodes_of(found: LoggedFound) -> str | None:
     """The nodes of a group by name, those of most members first; None without a place."""
     counts = Counter(found.nodes.values())
-    names = [f"{name} ({number})" for name, number in sorted(counts.items(), key=lambda each: (-each[1], each[0]))]
+    names = [f"{name} ({number})" for name, number in most_first(counts)]
     return ", ".join([*names[:MAX_NAMED], *(["…"] if len(names) > MAX_NAMED else [])]) or None
 
 

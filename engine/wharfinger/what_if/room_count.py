@@ -22,6 +22,7 @@ from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.terms import NotFound
 from wharfinger.groups.turns import Turn, groups_among, set_group_sizes, turns
+from wharfinger.language.report import wording
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.node_labels import BETA_ZONE, HOSTNAME, REGION, ZONE
 from wharfinger.model.objects.pod_view import PodView
@@ -386,7 +387,7 @@ def _is_alone(decision: Decision) -> bool:
 
 
 def _stop(decision: Decision) -> Stop:
-    reasons = sorted(decision.diagnosis.reasons.items(), key=lambda item: (-item[1], item[0]))
+    reasons = wording.most_first(decision.diagnosis.reasons)
     return Stop(
         pod=decision.pod.key,
         message=decision.message,

@@ -184,6 +184,13 @@ def test_pods_that_wait_are_grouped_by_what_is_missing_on_most_nodes(crowd, quer
     assert found["namespaces"] == ["default", "shop"]  # whatever is chosen now
 
 
+def test_causes_of_equally_many_pods_are_ordered_by_the_numbers_in_them(setting):
+    for gpus in (10, 9):
+        waiting_pod(setting, f"p{gpus}", f"0/3 nodes are available: 3 node(s) had fewer than {gpus} GPUs.")
+    found = setting.pods()["pending"]["groups"]
+    assert [group["missing"] for group in found] == [f"node(s) had fewer than {gpus} GPUs" for gpus in (9, 10)]
+
+
 def test_a_listed_decision_has_what_the_page_shows_and_no_more(setting):
     times = {"first_seen": 0.0, "started": 1.0, "ended": 2.0}
     attempt = AttemptEnded(pod=PodView(pod("web")), profile="wharfinger", result="scheduled", attempts=1, stages={"decide": 0.001}, **times)

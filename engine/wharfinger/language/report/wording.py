@@ -10,13 +10,15 @@ as its widest cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
 
 from wharfinger.errors import printable
 
+_DIGITS = re.compile(r"([0-9]+)")
 MAX_WORD_LENGTH = 80
 MAX_LETTERS_COMPARED = 300_000  # compared in one search for a name; a third of a second
 
@@ -110,6 +112,23 @@ def capped(names: Sequence[str], limit: int) -> str:
 @lru_cache(maxsize=1024)
 def _plain(word: str) -> str:
     return word.lower().replace("_", "").replace("-", "")
+
+
+def natural(text: str) -> tuple[tuple[object, ...], str]:
+    """A sort key for texts that orders the numbers in them by their values: `9 GPUs` before `10 GPUs`."""
+    parts = _DIGITS.split(text)  # every second part is a number
+    values = ((len(part.lstrip("0")), part.lstrip("0")) if place % 2 else part for place, part in enumerate(parts))
+    return tuple(values), text
+
+
+def most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """(text, count) pairs, the highest count first; of equal counts in `natural` order of the texts."""
+    return sorted(counts.items(), key=lambda item: (-item[1], natural(item[0])))
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """The texts with their counts, as `most_first` orders them: `5 Insufficient cpu, 3 Insufficient memory`; "" without any."""
+    return ", ".join(f"{number} {text}" for text, number in most_first(counts))
 
 
 def count(n: int, noun: str, plural: str | None = None) -> str:

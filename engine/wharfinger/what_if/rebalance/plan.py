@@ -25,6 +25,7 @@ from wharfinger.errors import UsageError
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import attempt
 from wharfinger.groups.turns import all_groups, turns
+from wharfinger.language.report import wording
 from wharfinger.simulate.dry_run import Utilisation, utilisation
 from wharfinger.simulate.placing import DirectPlacement, place_on
 from wharfinger.steps import at_once
@@ -203,7 +204,7 @@ class _Planning:
             uncordon=uncordon,
             goals=tuple(goals),
             movable=len(self._staying) - reasons.total(),
-            staying=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+            staying=dict(wording.most_first(reasons)),
             left=self._left,
             placed_first=first,
             before=before,

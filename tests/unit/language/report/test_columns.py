@@ -15,6 +15,28 @@ def test_a_cell_has_no_ends_of_lines_and_no_control_characters():
 
 
 @pytest.mark.parametrize(
+    "ordered",
+    [
+        ["9 nodes", "10 nodes"],
+        ["a", "a1", "a1b", "a2", "a10", "b"],
+        ["1.9", "1.10"],
+        ["01", "1", "02"],
+        ["", "1", "x"],
+        [f"n{'9' * 5000}", f"n1{'0' * 5000}"],
+    ],
+)
+def test_numbers_in_texts_are_ordered_by_their_values(ordered):
+    given = list(reversed(ordered))
+    assert sorted(given, key=wording.natural) == ordered
+
+
+def test_counts_are_listed_most_first_and_equal_ones_by_the_numbers_in_their_texts():
+    counts = {"fewer than 10 GPUs": 2, "Insufficient cpu": 5, "fewer than 9 GPUs": 2}
+    assert wording.counted(counts) == "5 Insufficient cpu, 2 fewer than 9 GPUs, 2 fewer than 10 GPUs"
+    assert wording.counted({}) == ""
+
+
+@pytest.mark.parametrize(
     ("value", "text"), [(412.0, "412"), (97.5, "97.5"), (100 / 3, "33.33"), (-0.0, "0"), (-0.001, "0"), (1234567.0, "1234567")]
 )
 def test_numbers_have_at_most_two_decimals(value, text):
