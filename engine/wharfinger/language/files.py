@@ -6,7 +6,9 @@ syntax errors. Files are written by `replacing`: they are complete at any moment
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,12 +30,25 @@ TEXT_CONTROLS = frozenset("\t\n\r\f")
 
 
 def read_source(path: Path | str, diagnostics: Diagnostics) -> Source | None:
-    """The source in a file, or None with a finding where the file holds no policy text; raises UsageError where it cannot be read."""
+    """The source in a file, or None with a finding where the file holds no policy text; raises UsageError where it cannot be read.
+
+    A path that ends in `.policy` may come from an import, so it must be a regular file. Any other path, such as that of a shell's `<(…)`,
+    may be a pipe.
+    """
     try:
-        with Path(path).open("rb") as stream:
+        with open_regular(path) if str(path).endswith(SUFFIX) else Path(path).open("rb") as stream:
             return read_stream(stream, str(path), diagnostics)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def open_regular(path: Path | str) -> BinaryIO:
+    """A regular file, open for reading. Raises OSError for anything else: opening a pipe would wait for its writer."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 @contextmanager

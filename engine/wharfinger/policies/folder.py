@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -22,7 +21,7 @@ import watchfiles
 from msgspec import Struct
 
 from wharfinger.framework.policy_status import Mode, PolicySink, PolicyText
-from wharfinger.language.files import MAX_BYTES, NO_POLICIES_MARKER, SUFFIX
+from wharfinger.language.files import MAX_BYTES, NO_POLICIES_MARKER, SUFFIX, open_regular
 from wharfinger.language.report.wording import count
 
 MAX_FILES = 2000
@@ -134,18 +133,12 @@ def _leaves(path: Path, folder: str) -> bool:
 def _content(path: Path) -> bytes | str | None:
     """A file's content, cut just above the limit of a policy, or why it cannot be read; None if the file was just removed."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe must not wait for its writer
+        with open_regular(path) as stream:
+            return stream.read(MAX_BYTES + 4)
     except FileNotFoundError:
         return f"{path.name} points to nothing" if path.is_symlink() else None
     except OSError as error:
         return f"{path.name} cannot be read: {_reason(error)}"
-    with open(descriptor, "rb") as stream:  # noqa: PTH123 — it is open already
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return f"{path.name} is not a regular file"
-        try:
-            return stream.read(MAX_BYTES + 4)
-        except OSError as error:
-            return f"{path.name} cannot be read: {error.strerror}"
 
 
 def _reason(error: OSError) -> str:

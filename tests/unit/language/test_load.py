@@ -130,6 +130,28 @@ def test_only_policies_can_be_imported_so_that_no_other_file_is_quoted(tmp_path)
     assert found == ["P308 cannot import `secret.txt`: only .policy files can be imported"]
 
 
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (os.mkfifo, "it is not a regular file"),
+        (lambda path: path.symlink_to(os.devnull), "it is not a regular file"),
+        (lambda path: path.mkdir(), "it is not a regular file"),
+        (lambda path: path.symlink_to("nothing"), "no such file or directory"),
+    ],
+    ids=["pipe", "device", "folder", "broken link"],
+)
+def test_an_import_that_is_no_regular_file_is_an_error_and_not_waited_for(tmp_path, make, reason):
+    make(tmp_path / "lib.policy")
+    written(tmp_path, {"p.policy": f'import "lib.policy" as l\npolicy "p"\n{RULE.replace("9", "l.x")}'})
+    assert load(tmp_path / "p.policy") == ([None], [f"P308 cannot import `lib.policy`: {reason}"])
+
+
+def test_a_file_whose_name_has_no_room_for_that_of_its_tests(tmp_path):
+    name = f"{'a' * 248}.policy"  # 255 bytes, the limit of Linux
+    written(tmp_path, {name: f'policy "a"\n{RULE}'})
+    assert load(tmp_path / name) == (["a"], [])
+
+
 def test_a_mistake_in_an_import_is_found_there(tmp_path):
     written(
         tmp_path,

@@ -199,7 +199,7 @@ def test_unreadable_files_are_reported_and_not_treated_as_removed(tmp_path):
     assert folder.read(str(tmp_path)).files == {
         "dangling.policy": "dangling.policy points to nothing",
         "good.policy": b"good",
-        "pipe.policy": "pipe.policy is not a regular file",
+        "pipe.policy": "pipe.policy cannot be read: it is not a regular file",
     }
 
 
