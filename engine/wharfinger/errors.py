@@ -17,6 +17,7 @@ instead of showing a traceback:
 from __future__ import annotations
 
 import importlib.util
+import re
 
 
 class WharfingerError(Exception):
@@ -82,6 +83,23 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+_NOT_PLAIN = re.compile(r"[^\n -~]")
+
+
+def with_escapes(written: str) -> str:
+    r"""JSON with escapes (`\u202e`) for characters that cannot be seen.
+
+    Or YAML that has such characters only in double quotes, and none above U+FFFF.
+    """
+    return _NOT_PLAIN.sub(lambda found: found[0] if found[0].isprintable() else _escape(found[0]), written)
+
+
+def _escape(letter: str) -> str:
+    """The escapes of a character: one for each of its UTF-16 code units."""
+    units = letter.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def on_one_line(text: str, limit: int | None = None) -> str:

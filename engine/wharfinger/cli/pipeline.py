@@ -19,6 +19,7 @@ from msgspec import Struct
 
 import wharfinger
 from wharfinger.cli import streams
+from wharfinger.errors import printable
 from wharfinger.language.report.codes import Code, Severity
 from wharfinger.language.report.diagnostics import Diagnostic, Label, Span
 
@@ -122,7 +123,8 @@ def _position(span: Span) -> dict[str, str]:
 
 
 def _message(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return printable(escaped)
 
 
 def _property(text: str) -> str:

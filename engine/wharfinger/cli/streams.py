@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from wharfinger.errors import printable, printable_lines
+from wharfinger.errors import printable, printable_lines, with_escapes
 
 TRACEBACK = "WHARF_TRACEBACK"
 """The environment variable that has tracebacks written instead of one line."""
@@ -36,8 +36,8 @@ def out(text: str) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Plain values as indented JSON, with a newline at the end."""
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    """Plain values as indented JSON, with a newline at the end, and with escapes for characters that cannot be seen."""
+    return with_escapes(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"
 
 
 def print_stderr(text: str) -> None:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from wharfinger.cli import chosen_policies, live_cluster, options, streams
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.errors import UsageError
+from wharfinger.errors import UsageError, with_escapes
 from wharfinger.explain import policy_warnings
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.garbage_collection import without_full_collections
@@ -164,10 +164,22 @@ def rendered(output: Format, text: Callable[[], str], value: Callable[[], Mappin
         return text()
     if output == "json":
         # indented by msgspec: json's own indentation takes five times as long
-        return msgspec.json.format(json.dumps(plain(value()), ensure_ascii=False), indent=2) + "\n"
+        return with_escapes(msgspec.json.format(json.dumps(plain(value()), ensure_ascii=False), indent=2)) + "\n"
+    return _as_yaml(plain(value()))
+
+
+def _as_yaml(value: Any) -> str:
+    """A plain value as YAML, with escapes for characters that cannot be seen."""
     import yaml  # noqa: PLC0415 — the other formats do not need it
 
-    return str(yaml.safe_dump(plain(value()), sort_keys=False, allow_unicode=True, width=MAX_LINE_LENGTH))
+    class Dumper(yaml.SafeDumper):
+        def analyze_scalar(self, scalar: str) -> Any:
+            found = super().analyze_scalar(scalar)
+            if not scalar.isprintable():  # only double quotes have escapes
+                found.allow_flow_plain = found.allow_block_plain = found.allow_single_quoted = found.allow_block = False
+            return found
+
+    return with_escapes(yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=MAX_LINE_LENGTH))
 
 
 # ── the use of a cluster ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────

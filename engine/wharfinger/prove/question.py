@@ -14,6 +14,7 @@ from typing import Any
 import z3
 from msgspec import Struct
 
+from wharfinger.errors import printable
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import NUMERIC
 from wharfinger.prove.editable_policy import EditablePolicy, Trial, formatted
@@ -66,11 +67,11 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         if self.verdict is Verdict.PROVED:
-            otherwise = f"\n# expects otherwise, and fails with {self.fails_with}\n{self.counterexample}"
+            otherwise = f"\n# expects otherwise, and fails with {printable(self.fails_with or '')}\n{self.counterexample}"
             return f"proved: {self.statement}\n" + (otherwise if self.counterexample is not None else "")
         if self.verdict is Verdict.UNKNOWN:
             return f"beyond what is modelled: {self.statement}\n  {self.because}\n"
-        return f"not so: {self.statement}\n\n# fails with {self.fails_with}\n{self.counterexample}"
+        return f"not so: {self.statement}\n\n# fails with {printable(self.fails_with or '')}\n{self.counterexample}"
 
 
 class Side(Struct, frozen=True, kw_only=True):

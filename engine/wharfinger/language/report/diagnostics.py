@@ -77,7 +77,7 @@ class Span(msgspec.Struct, frozen=True, gc=False):
         return Span(self.source, self.start, max(self.end, other.end))
 
     def __str__(self) -> str:
-        return f"{self.source.name}:{self.line}:{self.column}"
+        return f"{printable(self.source.name)}:{self.line}:{self.column}"
 
 
 class Label(Struct, frozen=True):
@@ -87,19 +87,14 @@ class Label(Struct, frozen=True):
     text: str
 
     def __post_init__(self) -> None:
-        structs.force_setattr(self, "text", _visible_text(self.text))
-
-
-def _visible_text(text: str) -> str:
-    """The text without characters that cannot be seen, or that change the order of others: it may quote what an author has written."""
-    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
+        structs.force_setattr(self, "text", printable(self.text))  # it may quote what an author has written
 
 
 class Diagnostic(Struct, frozen=True, kw_only=True):
     """One finding: a stable code, one sentence, the place, and how to fix it.
 
     `span` gets the carets and `label` is printed next to them; `help` is one sentence; `suggestion` replaces `span` when an editor applies
-    it. Apart from that, all texts are made printable.
+    it. Apart from that, all texts are made printable, and stay on one line: they may quote what an author has written.
     """
 
     code: Code
@@ -113,7 +108,7 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name, text in (("message", self.message), ("label", self.label), ("help", self.help)):
             if text is not None and not text.isprintable():
-                structs.force_setattr(self, name, _visible_text(text))
+                structs.force_setattr(self, name, printable(text))
 
     @property
     def severity(self) -> Severity:

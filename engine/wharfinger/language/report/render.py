@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from wharfinger.errors import printable, with_escapes
 from wharfinger.language.report.codes import Severity
 from wharfinger.language.report.diagnostics import MAX_PER_FILE, Diagnostic, Diagnostics, Span
 from wharfinger.language.report.wording import count
@@ -59,7 +60,7 @@ def snippet(diagnostic: Diagnostic, paint: Paint) -> Iterator[str]:
     """The lines below the headline; nothing but the name where the source has no text."""
     source = diagnostic.span.source
     if not source.text:
-        yield f"  {paint('-->', 'gutter')} {source.name}"
+        yield f"  {paint('-->', 'gutter')} {printable(source.name)}"
         return
     places = [Place(diagnostic.span, diagnostic.label, True), *(Place(label.span, label.text, False) for label in diagnostic.others)]
     width = gutter(diagnostic)
@@ -226,7 +227,7 @@ def _render_json(found: list[Diagnostic], color: bool) -> str:
         "warnings": counts[Severity.WARNING],
         "omitted": omitted,
     }
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    return with_escapes(json.dumps(whole, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _labels(diagnostic: Diagnostic) -> Iterator[tuple[Span, str]]:
@@ -237,7 +238,7 @@ def _labels(diagnostic: Diagnostic) -> Iterator[tuple[Span, str]]:
 
 
 def _label_line(span: Span, text: str) -> str:
-    quoted = _short(span.text.partition("\n")[0])
+    quoted = printable(_short(span.text.partition("\n")[0]))
     shown = f" `{quoted}`:" if quoted else ":"
     return f"at line {span.line}, column {span.column}{shown} {text}"
 
@@ -247,7 +248,8 @@ def _short(text: str) -> str:
 
 
 def _where(span: Span) -> str:
-    return f"{span.source.name}, line {span.line}, column {span.column}" if span.source.text else span.source.name
+    name = printable(span.source.name)
+    return f"{name}, line {span.line}, column {span.column}" if span.source.text else name
 
 
 def _place(span: Span) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from wharfinger.cli import options, streams
-from wharfinger.errors import UsageError
+from wharfinger.errors import UsageError, printable
 from wharfinger.language import files, load
 from wharfinger.language import format as formatter
 from wharfinger.language.report import render
@@ -48,7 +48,7 @@ def _format(name: str, diagnostics: Diagnostics, *, check: bool) -> bool:
     if name == load.STDIN and not check:
         streams.out(formatted)
     elif formatted != source.text:
-        streams.out(f"{'would change' if check else 'changed'} {source.name}\n")
+        streams.out(f"{'would change' if check else 'changed'} {printable(source.name)}\n")
         if not check:
             _write(name, formatted)
     return formatted != source.text

@@ -12,6 +12,7 @@ import typer
 
 from wharfinger.cli import chosen_policies, options, pipeline, streams
 from wharfinger.cli.pipeline import Finding
+from wharfinger.errors import printable
 from wharfinger.language.report import wording
 from wharfinger.language.report.diagnostics import PolicyError, Span
 from wharfinger.language.semantics import typed
@@ -28,9 +29,9 @@ def text(report: Report, coverage: bool) -> str:
     good, bad = (f"{GREEN}✓{RESET}", f"{RED}✗{RESET}") if colored else ("✓", "✗")
     lines: list[str] = []
     for policy, results in groupby(report.results, key=lambda result: result.policy):
-        lines.append(policy)
+        lines.append(printable(policy))
         for result in results:
-            lines.append(f"  {good if result.passed else bad} {result.title}")
+            lines.append(f"  {good if result.passed else bad} {printable(result.title)}")
             lines += [f"      {line}" for failure in result.failures for line in _failure(failure)]
         lines.append("")
     return "\n".join([*lines, *_ending(report, coverage)]) + "\n"
@@ -40,19 +41,20 @@ def plain(report: Report, coverage: bool) -> str:
     """One line per test, then indented lines per failure; no marks, no colour."""
     lines: list[str] = []
     for result in report.results:
-        lines.append(f"{'pass' if result.passed else 'FAIL'}: {result.at}: {result.policy}: {result.title}")
+        lines.append(printable(f"{'pass' if result.passed else 'FAIL'}: {result.at}: {result.policy}: {result.title}"))
         lines += [f"    {line}" for failure in result.failures for line in _failure(failure)]
     return "\n".join([*lines, *_ending(report, coverage)]) + "\n"
 
 
 def _failure(failure: Failure) -> Iterator[str]:
-    yield f"{failure.at}: {failure.sentence}"
-    yield from (f"  {line}" for line in failure.details)
+    """The lines about a failure. They repeat names and messages of the policy: each is made printable."""
+    yield printable(f"{failure.at}: {failure.sentence}")
+    yield from (f"  {printable(line)}" for line in failure.details)
 
 
 def _ending(report: Report, coverage: bool) -> Iterator[str]:
     for policy in report.untested:
-        yield f"{policy}: no tests"
+        yield f"{printable(policy)}: no tests"
     if coverage:
         yield from _coverage(report)
     passed = len(report.results) - report.failed
@@ -65,7 +67,7 @@ def _ending(report: Report, coverage: bool) -> Iterator[str]:
 def _coverage(report: Report) -> Iterator[str]:
     for policy, points in groupby(report.coverage, key=lambda point: point.policy):
         found = list(points)
-        yield f"coverage of {policy}: {wording.percent(covered_fraction(found))}"
+        yield f"coverage of {printable(policy)}: {wording.percent(covered_fraction(found))}"
         for point in found:
             if point.unseen:
                 yield f"  {point.at}: {point.rule} was never {' or '.join(truth.value for truth in point.unseen)}"
@@ -113,22 +115,24 @@ def junit(report: Report, coverage: bool) -> str:  # noqa: ARG001 — JUnit has 
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuites tests="{len(report.results)}" failures="{report.failed}">']
     for policy, results in groupby(report.results, key=lambda result: result.policy):
         found = list(results)
-        lines.append(f'  <testsuite name={quoteattr(policy)} tests="{len(found)}" failures="{sum(not r.passed for r in found)}">')
+        lines.append(
+            f'  <testsuite name={quoteattr(printable(policy))} tests="{len(found)}" failures="{sum(not r.passed for r in found)}">'
+        )
         lines += [_case(result) for result in found]
         lines.append("  </testsuite>")
     for policy in report.untested or (() if report.results else ("no policy",)):
-        lines.append(f'  <testsuite name={quoteattr(policy)} tests="1" failures="1"><testcase name="has tests">')
+        lines.append(f'  <testsuite name={quoteattr(printable(policy))} tests="1" failures="1"><testcase name="has tests">')
         lines.append('    <failure message="no tests found"/></testcase></testsuite>')
     return "\n".join([*lines, "</testsuites>"]) + "\n"
 
 
 def _case(result: Result) -> str:
-    place = f'file={quoteattr(result.at.source.name)} line="{result.at.line}"'
-    head = f"    <testcase name={quoteattr(result.title)} classname={quoteattr(result.policy)} {place}"
+    place = f'file={quoteattr(printable(result.at.source.name))} line="{result.at.line}"'
+    head = f"    <testcase name={quoteattr(printable(result.title))} classname={quoteattr(printable(result.policy))} {place}"
     if result.passed:
         return head + "/>"
     failures = "".join(
-        f"\n      <failure message={quoteattr(failure.sentence)}>{escape(chr(10).join(_failure(failure)))}</failure>"
+        f"\n      <failure message={quoteattr(printable(failure.sentence))}>{escape(chr(10).join(_failure(failure)))}</failure>"
         for failure in result.failures
     )
     return f"{head}>{failures}\n    </testcase>"

@@ -232,7 +232,7 @@ def _optimal(found: Optimal | None) -> str:
             "\nthere is no placement of all of them, also if every pod moved that may, "
             "and pods left that must make room for pods of a higher priority\n"
         )
-    return f"\na placement of all of them: {found.why}\n"
+    return "\n" + wording.lines([f"a placement of all of them: {found.why}"])
 
 
 def _refuse_contradictions(flags: WhatIfFlags, mode: Mode, seconds: float | None, *, pending: bool, pods_of: str | None) -> None:
