@@ -10,7 +10,7 @@ A command that reads JSON alone starts sooner without this module.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,10 @@ from wharfinger.model.reading.decode import MAX_DEPTH, NotReadable
 
 MAX_ALIASED = 1_000_000  # values of a document with aliases, each counted as often as it occurs after their expansion
 MAX_ALIASED_TEXT = 2**24  # characters by which aliases may lengthen a document
+MAX_SHOWN = 40  # characters of a value in a message
 MAX_DIGITS = 1000  # of a whole number; Python writes none with more than 4,300 decimal digits
+_TAG = "tag:yaml.org,2002:"
+_MERGE = f"{_TAG}merge"
 _COLLECTIONS = (dict, list, set, tuple)  # of a mapping, a sequence, `!!set`, and the pairs of `!!omap`
 _NO_FILE = ' in "<unicode string>", line'  # the parser gets text; the caller adds the name of the file
 _ALIAS = re.compile(rb"(?:^|[\s\[{,:])\*[^\s*]")
@@ -120,16 +123,38 @@ def _length(value: Any, known: dict[int, int]) -> int:
     return known[id(value)]
 
 
-def _construct_mapping(loader: Any, node: Any, deep: bool = False) -> dict[Any, Any]:
-    """The mapping of a YAML node; NotReadable if a key occurs twice."""
-    known: set[str] = set()
-    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-        if isinstance(key, yaml.ScalarNode):
-            if key.value in known:
-                raise NotReadable(f'line {key.start_mark.line + 1}: the key "{key.value}" is there twice')
-            known.add(key.value)
-    mapping: dict[Any, Any] = super(_UNIQUE_KEYS, loader).construct_mapping(node, deep=deep)
-    return mapping
+def _flatten_mapping(loader: Any, node: Any) -> None:
+    """Put the entries of merged mappings (`<<`) into the mapping of a YAML node; NotReadable for too many, or for a merge into itself.
+
+    Merges of merges can expand some lines to any number of entries, before there are values that could be measured.
+    """
+    if node in loader.merging:
+        raise NotReadable(f"line {node.start_mark.line + 1}: a mapping is merged into itself")
+    loader.merging.append(node)
+    for key, value in node.value:
+        if key.tag == _MERGE:
+            for source in value.value if isinstance(value, yaml.SequenceNode) else (value,):
+                if isinstance(source, yaml.MappingNode):
+                    loader.flatten_mapping(source)
+                    loader.merged += len(source.value)
+                if loader.merged > MAX_ALIASED:
+                    where = f"line {node.start_mark.line + 1}: its merges (`<<`)"
+                    raise NotReadable(f"{where} expand to more than {MAX_ALIASED:,} entries; write out what is meant")
+    loader.merging.pop()
+    yaml.SafeLoader.flatten_mapping(loader, node)
+
+
+def _flatten_unique(loader: Any, node: Any) -> None:
+    """As `_flatten_mapping`; NotReadable if a key occurs twice in the mapping as it is written."""
+    if not hasattr(node, "unique"):  # another mapping that merges it may have been first
+        node.unique = True
+        known: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in known:
+                    raise NotReadable(f'line {key.start_mark.line + 1}: the key "{key.value}" is there twice')
+                known.add(key.value)
+    _flatten_mapping(loader, node)
 
 
 def _construct_int(loader: Any, node: Any) -> int:
@@ -140,16 +165,41 @@ def _construct_int(loader: Any, node: Any) -> int:
     return number
 
 
+def _fitting(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A function that constructs values as `construct` does; NotReadable for a text that is no value of its tag."""
+
+    def constructed(loader: Any, node: Any) -> Any:
+        try:
+            return construct(loader, node)
+        except (ArithmeticError, AttributeError, LookupError, ValueError):
+            text = node.value if len(node.value) <= MAX_SHOWN else f"{node.value[:MAX_SHOWN]}…"
+            raise NotReadable(f"line {node.start_mark.line + 1}: `{text}` is no value of the tag !!{node.tag.rpartition(':')[2]}") from None
+
+    return constructed
+
+
 def _make_loader() -> type[Any]:
     """The fastest safe loader, without timestamps: Kubernetes reads `2024-01-01` in YAML as text."""
     base: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     resolvers = {
-        first: [(tag, pattern) for tag, pattern in patterns if tag != "tag:yaml.org,2002:timestamp"]
+        first: [(tag, pattern) for tag, pattern in patterns if tag != f"{_TAG}timestamp"]
         for first, patterns in base.yaml_implicit_resolvers.items()
     }
-    constructors = {**base.yaml_constructors, "tag:yaml.org,2002:int": _construct_int}
-    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers, "yaml_constructors": constructors})
+    constructors = {**base.yaml_constructors, f"{_TAG}int": _construct_int}
+    constructors |= {tag: _fitting(constructors[tag]) for tag in (f"{_TAG}int", f"{_TAG}float", f"{_TAG}bool", f"{_TAG}timestamp")}
+
+    class Loader(base):  # type: ignore[misc]  # one of two classes
+        yaml_implicit_resolvers = resolvers
+        yaml_constructors = constructors
+        flatten_mapping = _flatten_mapping
+
+        def __init__(self, stream: Any) -> None:
+            super().__init__(stream)
+            self.merged = 0  # entries that merges have added
+            self.merging: list[Any] = []  # mappings whose merges are being expanded
+
+    return Loader
 
 
 _LOADER = _make_loader()
-_UNIQUE_KEYS: type[Any] = type("UniqueKeys", (_LOADER,), {"construct_mapping": _construct_mapping})
+_UNIQUE_KEYS: type[Any] = type("UniqueKeys", (_LOADER,), {"flatten_mapping": _flatten_unique})

@@ -72,6 +72,60 @@ def test_keys_that_are_merged_in_may_be_said_again():
     assert list(yaml_text.parse_yaml(text.encode(), unique_keys=True)) == [{"a": {"b": 1}, "c": {"b": 2}}]
 
 
+def test_keys_that_are_merged_into_others_are_unique_in_their_own_mapping():
+    text = "a: &x {b: 1}\nc:\n  d: &y {<<: *x, b: 2}\ne: {<<: *y}"  # `e` is constructed before `d`
+
+    assert list(yaml_text.parse_yaml(text.encode(), unique_keys=True)) == [{"a": {"b": 1}, "c": {"d": {"b": 2}}, "e": {"b": 2}}]
+    with pytest.raises(decode.NotReadable, match='line 3: the key "b" is there twice'):
+        list(yaml_text.parse_yaml(text.replace("b: 2", "b: 2, b: 3").encode(), unique_keys=True))
+
+
+def merges(n):
+    """Mappings that each merge the one before ten times: each has ten times as many entries, of three keys."""
+    return "\n".join(["a0: &a0 {x: 1, y: 2, z: 3}", *(f"a{i + 1}: &a{i + 1} {{<<: [{', '.join([f'*a{i}'] * 10)}]}}" for i in range(n))])
+
+
+def test_merges_of_merges_for_millions_of_entries_are_refused():
+    assert parsed(merges(3))[0]["a3"] == {"x": 1, "y": 2, "z": 3}
+    with pytest.raises(decode.NotReadable, match=r"^line 7: its merges \(`<<`\) expand to more than 1,000,000 entries; write out"):
+        parsed(merges(30))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("&a {<<: *a, b: 1}", "line 1: a mapping is merged into itself"),
+        ("a: &a\n  <<: [{<<: *a}]", "line 1: a mapping is merged into itself"),
+        ("a: &a {b: {<<: *a}}", "values are nested more than 200 levels deep, or an alias contains itself"),
+    ],
+)
+def test_a_merge_of_a_mapping_into_itself_is_refused(text, reason):
+    with pytest.raises(decode.NotReadable) as raised:
+        parsed(text)
+    assert str(raised.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("!!int ''", "``"),
+        ("!!int ten", "`ten`"),
+        ("!!float ''", "``"),
+        ("!!float ten", "`ten`"),
+        ("!!bool ten", "`ten`"),
+        ("!!timestamp ten", "`ten`"),
+        ("!!timestamp 2001-99-14", "`2001-99-14`"),
+        ("!!int '1:2:'", "`1:2:`"),
+        (f"{'10:' * 400}10.5", f"`{'10:' * 13}1…`"),
+    ],
+)
+def test_a_value_that_its_tag_does_not_fit_is_named(value, shown):
+    with pytest.raises(decode.NotReadable) as raised:
+        parsed(f"a: 1\nb: {value}\n")
+    tag = value.split()[0].removeprefix("!!") if value.startswith("!!") else "float"
+    assert str(raised.value) == f"line 2: {shown} is no value of the tag !!{tag}"
+
+
 @pytest.mark.parametrize("number", ["9" * 1001, "0x" + "f" * 5000, "-0b" + "1" * 20_000])
 def test_a_number_that_cannot_be_written_again_is_refused_with_its_place(number):
     assert parsed("a: 0x1f\nb: 0b11\nc: -12_000\nd: " + "9" * 1000) == [{"a": 31, "b": 3, "c": -12_000, "d": 10**1000 - 1}]
