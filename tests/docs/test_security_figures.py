@@ -11,7 +11,7 @@ from wharfinger.scheduler import cycle
 from wharfinger.scheduler.queue import sub_queues, time_shares
 from wharfinger.web.playground import workbench
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_text("utf-8")
+PAGE = " ".join((Path(__file__).parents[2] / "docs" / "operating" / "security.md").read_text("utf-8").split())
 
 
 @pytest.mark.parametrize(
