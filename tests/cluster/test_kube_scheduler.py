@@ -2,14 +2,25 @@
 
 Each pod is created when the one before is bound, so that the order is known. The choices are then replayed one by one: each must be among
 the nodes that are best for the product, given the choices before. With less than 100 nodes kube-scheduler looks at all of them.
+
+Pods with all kinds of requirements are decided one by one: the node, the pods that are evicted, and the reason why a pod waits are the
+same.
+
+WHARF_DRAWN_PODS=5000 python -m pytest tests/cluster/test_kube_scheduler.py -k drawn     so many per seed; few without it
 """
 
 import json
+import os
 import random
+import time
+from contextlib import suppress
+from typing import NamedTuple
 
 import pytest
 
 from tests.cluster import objects
+from tests.cluster.api import Refused
+from tests.cluster.drawn_pods import Drawing
 from tests.cluster.kube_scheduler import start_kube_scheduler
 from tests.cluster.snapshot import read_cluster
 from tests.cluster.soundness import assert_sound, overcommitted
@@ -22,6 +33,13 @@ from wharfinger.model.reading import files
 
 N_NODES = 40
 N_PODS = 250
+N_DRAWN = int(os.environ.get("WHARF_DRAWN_PODS", "80"))
+FIRST_SEED = int(os.environ.get("WHARF_FIRST_DRAWN_SEED", "0"))
+MAX_RUNNING = 90
+SEEN_AFTER = 0.1
+"""Seconds within which kube-scheduler knows of a change."""
+UNCHANGED = 0.3
+"""Seconds after which a pod without a node and without a nomination waits."""
 ZONE = "topology.kubernetes.io/zone"
 APPS = ("api", "cache", "batch", "web")
 KINDS = "nodes,pods,namespaces,services,replicasets,pvc,pv,storageclasses,csinodes,pdb,priorityclasses"
@@ -130,3 +148,105 @@ def test_the_harness_sees_what_is_wrong(control_plane, nodes, pods):
         assert_sound(control_plane, within=0)
     with pytest.raises(AssertionError, match="default/held is still assumed"):
         assert_sound(control_plane, within=0, assumed=lambda: ["default/held"])
+
+
+class Outcome(NamedTuple):
+    """What became of a pod: its node, or the reason why it waits; and the pods that had to leave for it."""
+
+    node: str | None
+    message: str
+    evicted: tuple[str, ...]
+
+
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + 2))
+def test_drawn_pods_end_as_they_are_decided_here(control_plane, seed):
+    api, drawing, chain = control_plane.api, Drawing(seed), assemble()
+    api.create_many(drawing.setting())
+    api.patch("Namespace", "default", {"metadata": {"labels": {"tier": "default"}}})
+    api.create_many(drawing.nodes())
+    eventually(lambda: all(map(_is_ready, api.list("Node"))))
+    api.create_many(drawing.on_nodes())
+    start_kube_scheduler(control_plane)
+    different, kinds = [], set()
+    for number in range(N_DRAWN):
+        drawn = drawing.pod(number)
+        for other in drawn.others:
+            with suppress(Refused):  # a claim that other pods have too
+                api.create(other)
+        eventually(lambda: all(map(_is_as_wanted, api.list("PersistentVolumeClaim"))), every=0.01)
+        time.sleep(SEEN_AFTER)
+        before = read_cluster(api)
+        created = api.create(drawn.pod)
+        decision = decide(chain, before.state.snapshot(), _view(created))
+        found = _outcome(api, created, {pod.key for pod, _ in before.state.placements()})
+        kinds.add((found.node is not None, bool(found.evicted)))
+        if not _agrees(decision, found):
+            different.append(f"{decision.pod.key}: {found}, and here it is {decision}; {decision.nominated} {decision.victims}")
+        _go_on(api, drawing, created, waits=found.node is None)
+
+    assert not different
+    assert kinds >= {(True, False), (False, False)}
+    assert N_DRAWN < 1000 or (True, True) in kinds
+
+
+def _view(created):
+    return PodView(files.read_bytes(json.dumps({"apiVersion": "v1", "kind": "Pod", **created}).encode()).pods[0])
+
+
+def _is_ready(node):
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", ()))
+
+
+def _is_as_wanted(claim):
+    """A claim that names its volume has it."""
+    return "volumeName" not in claim["spec"] or claim["status"].get("phase") == "Bound"
+
+
+def _outcome(api, pod, running):
+    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    waiting_since = None
+
+    def ended():
+        nonlocal waiting_since
+        now = api.get("Pod", name, namespace)
+        if "nodeName" in now["spec"]:
+            return now
+        if not _reason(now) or now["status"].get("nominatedNodeName"):
+            return None
+        waiting_since = waiting_since or time.monotonic()
+        return now if time.monotonic() - waiting_since > UNCHANGED else None
+
+    found = eventually(ended, every=0.01)
+    left = {f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in api.list("Pod") if not _leaves(each)}
+    node = found["spec"].get("nodeName")
+    return Outcome(node, _reason(found) if node is None else "", tuple(sorted(running - left)))
+
+
+def _reason(pod):
+    """The reason why a pod is not scheduled, or None."""
+    return next((each.get("message") for each in pod["status"].get("conditions", ()) if each["type"] == "PodScheduled"), None)
+
+
+def _leaves(pod):
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def _agrees(decision, found):
+    if found.evicted:
+        return (decision.nominated, tuple(sorted(pod.key for pod in decision.victims))) == (found.node, found.evicted)
+    if found.node is not None:
+        return found.node in decision.equal_nodes
+    return (decision.node, decision.message) == (None, found.message)
+
+
+def _go_on(api, drawing, pod, *, waits):
+    """A pod that waits is removed, so that nothing is in the queue; pods leave and nodes change."""
+    if waits:
+        api.delete("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"])
+    running = [each for each in api.list("Pod") if "nodeName" in each["spec"]]
+    for _ in range(2):
+        if running and (drawing.chance(drawing.leaving) or len(running) > MAX_RUNNING):
+            leaving = running.pop(drawing.random.randrange(len(running)))
+            api.delete("Pod", leaving["metadata"]["name"], leaving["metadata"]["namespace"])
+    if drawing.chance(0.08):
+        api.patch("Node", *drawing.change_of_node())
