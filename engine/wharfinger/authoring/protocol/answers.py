@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ from wharfinger.language.report.diagnostics import Diagnostics, Source
 
 MAX_FILES = 500
 """Files of a workspace that are looked into for symbols and uses."""
+MAX_SEARCHED = 200_000
+"""Files and folders of any name among which policies are searched. The folder of an editor may be a home folder."""
 
 RUN_TEST = "wharfinger.runTest"
 MAKE_TEST = "wharfinger.makeTest"
@@ -110,18 +114,23 @@ class Workspace:
     def all(self) -> Iterator[Document]:
         """The open documents, and the policy files in the folders."""
         yield from self.open.values()
-        seen = 0
-        for folder in self.folders:
-            for path in sorted(Path(folder).rglob(f"*{SUFFIX}")):
-                hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-                if hidden or str(path) in self.open or not path.is_file():
-                    continue
-                seen += 1
-                if seen > MAX_FILES:
-                    return
-                document = self.document(str(path))
-                if document is not None:
-                    yield document
+        stored = (path for folder in self.folders for path in _policy_files(folder) if path not in self.open)
+        for path in itertools.islice(stored, MAX_FILES):
+            document = self.document(path)
+            if document is not None:
+                yield document
+
+
+def _policy_files(folder: str) -> Iterator[str]:
+    """The policy files in a folder and below, without hidden folders, as far as `MAX_SEARCHED` entries lead."""
+    seen = 0
+    for parent, folders, names in os.walk(Path(folder)):
+        seen += len(folders) + len(names)
+        if seen > MAX_SEARCHED:
+            return
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        paths = (os.path.join(parent, name) for name in sorted(names) if name.endswith(SUFFIX) and not name.startswith("."))  # noqa: PTH118 — thousands of paths
+        yield from (path for path in paths if OnDisk().exists(path))
 
 
 def name_of(uri: str) -> str:
