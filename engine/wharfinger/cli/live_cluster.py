@@ -36,7 +36,9 @@ def cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None
     """The cluster that files describe, or the one that a kubeconfig leads to. UsageError unless it is one of the two, or for no node."""
     found = _cluster_of(paths, kubeconfig, context, live=live, skip_invalid=skip_invalid)
     if not live and not found.objects.nodes:
-        raise UsageError("the snapshot has no node, so no pod can be placed; `wharf snapshot` captures what decisions depend on")
+        raise UsageError(
+            f"{', '.join(paths)}: the snapshot has no node, so no pod can be placed; `wharf snapshot` saves all that decisions depend on"
+        )
     return found
 
 

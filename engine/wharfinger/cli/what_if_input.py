@@ -81,7 +81,7 @@ def read(flags: WhatIfFlags, waiting: Callable[[Cluster], tuple[PodView, ...]] =
     flags that exclude each other, a file that cannot be read, `--pods` without any pod and a cluster without a node; InvalidObject.
     """
     if flags.strict and not flags.pods:
-        raise UsageError("--strict is about the manifests of --pods, and there are none")
+        raise UsageError("--strict checks the manifests of --pods; give --pods too")
     policies = chosen_policies.compiled(flags.policy, flags.param)
     settings = chosen_policies.chosen(flags.config, flags.scheduler_name)
     chain = assemble(policies, settings)

@@ -51,7 +51,7 @@ class Tls(Part):
         if self.key_file and not self.cert_file:
             raise ValueError("keyFile needs a certFile")
         if self.insecure_skip_verify and self.ca_file:
-            raise ValueError("caFile is of no use with insecureSkipVerify")
+            raise ValueError("caFile has no effect with insecureSkipVerify; remove one of the two")
         return self
 
 
@@ -87,7 +87,7 @@ class Prometheus(Part):
     def _are_headers(cls, value: Mapping[str, str]) -> Mapping[str, str]:
         wrong = next((name for name in value if not _HEADER.fullmatch(name)), None)
         if wrong is not None:
-            raise ValueError(f"{wrong!r} is no name of a header; it has letters, digits and hyphens")
+            raise ValueError(f"{wrong!r} is not the name of a header; names have letters, digits and hyphens")
         own = next((name for name in value if name.lower() in _RESERVED_HEADERS), None)
         if own is not None:
             raise ValueError(f"{own} is set for each request; leave it out")

@@ -151,7 +151,7 @@ class Credentials:
                 f"cannot connect to the API server: the exec plugin of the kubeconfig took over {_EXEC_TIMEOUT:g} s"
             ) from error
         except (TypeError, KeyError, AttributeError) as error:
-            raise UsageError(f"cannot read how to connect to the API server: this is no kubeconfig: {error}") from error
+            raise UsageError(f"cannot read how to connect to the API server: this is not a kubeconfig: {error}") from error
         except _UNREADABLE as error:
             why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
             raise UsageError(f"cannot read how to connect to the API server: {why}") from error

@@ -38,7 +38,7 @@ class Kubeconfig:
         except ConfigException as error:
             raise ValueError(str(error)) from error
         except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"this is no kubeconfig: {path}; `kubectl config view` shows a valid one") from error
+            raise ValueError(f"this is not a kubeconfig: {path}; `kubectl config view` shows a valid one") from error
         self.configuration: Any = Configuration()
 
     async def load(self) -> None:

@@ -127,7 +127,7 @@ class _OfChild(Generic[Answer]):
         except EOFError:
             self._process.join()
             raise UsageError(
-                f"the second process ended with code {self._process.exitcode} and without an answer, perhaps as there is no more memory"
+                f"the second process ended with code {self._process.exitcode} and without an answer, perhaps because memory ran out"
             ) from None
         if isinstance(message, _Ended):
             self._ended = message

@@ -435,7 +435,7 @@ def _supposed_nodes(request: EvaluationRequest, state: ClusterState, n_pods: int
     """The nodes to suppose. UnknownObject for a node that does not exist, UsageError for too many nodes or pods."""
     snapshot = state.snapshot()
     if sum(each.count for each in request.nodes) > MAX_NEW_NODES:
-        raise UsageError(f"at most {MAX_NEW_NODES:,} nodes can be supposed at a time")
+        raise UsageError(f"at most {MAX_NEW_NODES:,} nodes can be added at a time")
     for each in request.nodes:
         snapshot.known_row(each.like)
     n_pods += sum(len(snapshot.pods_on(snapshot.known_row(name))) for name in set(request.drain))

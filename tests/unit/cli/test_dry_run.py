@@ -163,7 +163,7 @@ def test_pods_of_a_workload_are_placed_instead_of_the_pending_ones(wharf, tmp_pa
     [
         (["--pods", "cluster.yaml", "--pending"], "--pods and --pending exclude each other"),
         (["--node", "d"], "there is no node d"),
-        (["--pod", "web-9"], "--pod web-9: no such pod is to be placed"),
+        (["--pod", "web-9"], "--pod web-9: no pod to place has this name"),
         (["--param", "keep_free"], "--param keep_free: expected NAME=VALUE"),
         (["--param", "keep_free=1%", "--param", "keep_free=2%"], "--param keep_free is given twice"),
         (["--param", "keep_fre=20%"], "no policy has a param keep_fre; did you mean keep_free?"),
@@ -230,7 +230,7 @@ def test_a_snapshot_without_nodes_is_an_error(wharf, tmp_path):
     empty.write_text("apiVersion: v1\nkind: List\nitems: []\n")
     code, printed, complaint = wharf("dry-run", "--snapshot", empty)
     assert (code, printed) == (2, "")
-    assert "the snapshot has no node" in complaint
+    assert f"{empty}: the snapshot has no node, so no pod can be placed" in complaint
 
 
 def test_an_amount_of_a_node_beyond_the_limit_is_reported(wharf, tmp_path):

@@ -49,7 +49,7 @@ def test_a_token_that_fits_in_no_header_is_refused_and_not_quoted(tmp_path, toke
 def test_a_file_that_is_no_kubeconfig_is_called_none(tmp_path, content):
     (tmp_path / "config").write_text(content)
 
-    with pytest.raises(UsageError, match=r"cannot read how to connect to the API server: (this is no kubeconfig|Invalid kube-config)"):
+    with pytest.raises(UsageError, match=r"cannot read how to connect to the API server: (this is not a kubeconfig|Invalid kube-config)"):
         loaded(tmp_path / "config")
 
 

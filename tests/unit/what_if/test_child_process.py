@@ -83,9 +83,7 @@ def test_an_unexpected_error_has_its_traceback_as_text():
 
 
 def test_a_killed_child_is_a_clear_error():
-    with pytest.raises(
-        UsageError, match=r"^the second process ended with code -9 and without an answer, perhaps as there is no more memory$"
-    ):
+    with pytest.raises(UsageError, match=r"^the second process ended with code -9 and without an answer, perhaps because memory ran out$"):
         computed(lambda _advance: os.kill(os.getpid(), signal.SIGKILL))
 
 

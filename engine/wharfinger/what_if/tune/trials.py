@@ -172,7 +172,7 @@ def processes(setup: SearchSetup, jobs: int) -> Iterator[Executor]:
     try:
         yield executor
     except BrokenProcessPool as error:
-        raise UsageError(f"one of {jobs} processes was ended, perhaps as there is no more memory; try fewer with --jobs") from error
+        raise UsageError(f"one of {jobs} processes was ended, perhaps because memory ran out; try fewer with --jobs") from error
     except BaseException:
         started = [process for process in context.made if process.pid is not None]
         for process in started:

@@ -102,7 +102,7 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
     _belongs("--above", above, "--never", never)
     _belongs("--for", for_, "--never", never)
     if with_policies and keeps is None and implied is None:
-        raise UsageError("--with goes with --keeps or --implied")
+        raise UsageError("--with needs --keeps or --implied")
     if never is not None and above is None:
         raise UsageError("--never needs --above, the nodes that are to win")
     try:
@@ -127,7 +127,7 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
 def _belongs(flag: str, value: str | None, to: str, other: str | None) -> None:
     if value is not None and other is None:
-        raise UsageError(f"{flag} goes with {to}")
+        raise UsageError(f"{flag} needs {to}")
 
 
 def _single_policy(path: str, param: list[str] | None) -> CompiledPolicy:

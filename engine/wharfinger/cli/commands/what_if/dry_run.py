@@ -269,5 +269,5 @@ def _is_explained(
         return lambda _pod: everything
     for name in names:
         if not any(name in (pod.name, pod.key) for pod in waiting):
-            raise UsageError(f"--pod {name}: no such pod is to be placed")
+            raise UsageError(f"--pod {name}: no pod to place has this name")
     return lambda pod: pod.name in names or pod.key in names
