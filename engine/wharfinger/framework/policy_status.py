@@ -126,10 +126,10 @@ class PolicyStatus(Struct, frozen=True, kw_only=True):
     """One policy: the version in force, and the outcome of its last text.
 
     `name` is None for a text that never compiled to a policy. `revision` is that of the version in force in its `mode`, None if there is
-    none; `since` is when it came into force (seconds since 1970). `generation` and `attempted` belong to the last text, `held_generation`
-    to the version in force: they differ while an older version is kept. `held` is enough to compile that version again, None if it imports
-    something. `authority` is the owner of the policy. `suspended` is the reason why pods that it governs wait: the policy takes too long to
-    decide; "" if it is not suspended.
+    none; `since` is when it came into force (seconds since 1970). `generation` and `attempted` belong to the last text,
+    `generation_in_force` to the version in force: they differ while an older version is kept. `text_in_force` is enough to compile that
+    version again, None if it imports something. `authority` is the owner of the policy. `suspended` is the reason why pods that it governs
+    wait: the policy takes too long to decide; "" if it is not suspended.
 
     `findings` are about the text and stay as long as the text does; `omitted` is the number of findings that are not listed; `report` is
     the findings as text for people. `now` are findings about the policy on the present cluster, checked periodically.
@@ -145,12 +145,12 @@ class PolicyStatus(Struct, frozen=True, kw_only=True):
     since: float | None
     attempted: float
     generation: int
-    held_generation: int
+    generation_in_force: int
     findings: tuple[Finding, ...] = ()
     omitted: int = 0
     report: str = ""
     about: Reference | None = None
-    held: FormerText | None = None
+    text_in_force: FormerText | None = None
     authority: Authority = CLUSTER
     suspended: str = ""
     now: tuple[Finding, ...] = ()
@@ -161,14 +161,14 @@ class PolicyStatus(Struct, frozen=True, kw_only=True):
         return self.report + "".join(f"{finding.severity}: {finding}\n" for finding in self.now)
 
     @property
-    def holds(self) -> bool:
+    def is_in_force(self) -> bool:
         """True if some version of the policy is in force, in mode Enforce or Shadow."""
         return self.revision is not None
 
     @property
     def kept(self) -> bool:
         """True if a former version is in force, because the last text was refused."""
-        return self.holds and self.result is Result.REFUSED
+        return self.is_in_force and self.result is Result.REFUSED
 
     @property
     def state(self) -> str:
@@ -178,7 +178,7 @@ class PolicyStatus(Struct, frozen=True, kw_only=True):
         if self.mode is Mode.OFF:
             return "off"
         if self.result is Result.REFUSED:
-            return "kept" if self.holds else "refused"
+            return "kept" if self.is_in_force else "refused"
         return "shadow" if self.mode is Mode.SHADOW else "active"
 
 
@@ -244,7 +244,7 @@ def worst_first(
         if status.mode is Mode.OFF:
             return 6
         if status.result is Result.REFUSED:
-            return 1 if status.holds else 0
+            return 1 if status.is_in_force else 0
         if status.suspended:
             return 2
         problem = bool(status.findings or status.now or status.omitted) or status.name in troubled

@@ -53,17 +53,17 @@ _NOT_OF_THE_TEXT = {"test", "params", "trial", "set"}
 
 def last_known_good(found: PolicyStatus, before: Mapping[str, Any]) -> dict[str, Any] | None:
     """The value for the status: the version in effect, otherwise the value of the status `before`; None if it had none."""
-    if not found.holds:
+    if not found.is_in_force:
         known: dict[str, Any] | None = before.get(FIELD)
         return known
-    held = found.held
-    if held is None:
+    in_force = found.text_in_force
+    if in_force is None:
         return None
-    source = held.content.decode("utf-8", "replace")
+    source = in_force.content.decode("utf-8", "replace")
     if len(source) > MAX_REPEATED_LENGTH:
         return None
-    record = {"source": source, "generation": held.generation, "since": time_text(held.since)}
-    return {**record, "params": dict(held.params)} if held.params else record
+    record = {"source": source, "generation": in_force.generation, "since": time_text(in_force.since)}
+    return {**record, "params": dict(in_force.params)} if in_force.params else record
 
 
 def remembered(status: Mapping[str, Any]) -> FormerText | None:
@@ -310,7 +310,7 @@ class PolicyStatusReconciler:
         return 0.0 if known is None else known.took
 
     async def _status(self, key: str, policy: SchedulingPolicy, found: PolicyStatus) -> dict[str, Any]:
-        held = None if found.name is None or not found.holds else self._policies.compiled(found.name)
+        in_force = None if found.name is None or not found.is_in_force else self._policies.compiled(found.name)
         generation = policy.metadata.generation
         status: dict[str, Any] = {"observedGeneration": generation, "authority": cut(str(found.authority), 253)}
         if found.name:
@@ -323,39 +323,39 @@ class PolicyStatusReconciler:
         diagnostics = (*found.findings, *found.now)[:MAX_DIAGNOSTICS]
         if diagnostics:
             status["diagnostics"] = [_diagnostic(each).plain() for each in diagnostics]
-        if held is not None:
-            status |= await self._counts(key, None if found.suspended else held, policy.status)
-        conditions = conditions_of(found, None if held is None else self._policies.metrics(held.name))
-        if held is not None and status.get("eligible") == 0 and status.get("nodes") and status.get("matched"):
+        if in_force is not None:
+            status |= await self._counts(key, None if found.suspended else in_force, policy.status)
+        conditions = conditions_of(found, None if in_force is None else self._policies.metrics(in_force.name))
+        if in_force is not None and status.get("eligible") == 0 and status.get("nodes") and status.get("matched"):
             conditions = [_warned(each) if each.type == "Active" else each for each in conditions]
         status["conditions"] = with_transition_times(
             [ready_of(found, conditions), *conditions], policy.status, generation, self._clock.now()
         )
         return status
 
-    async def _counts(self, key: str, held: CompiledPolicy | None, before: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _counts(self, key: str, in_force: CompiledPolicy | None, before: Mapping[str, Any]) -> Mapping[str, Any]:
         """The counts of a policy for its status; those `before` for a policy that is suspended (None)."""
         known = self._counted.get(key)
-        if held is None:
+        if in_force is None:
             return {name: before[name] for name in _COUNTS if name in before} if known is None else known.counts
-        question = (held.revision, self._checks.revision, self._pods.pods_revision)
+        question = (in_force.revision, self._checks.revision, self._pods.pods_revision)
         if known is None or known.question != question:
             async with self._counting_turn:
-                counting = TimedSteps(self._counting(held), self._clock)
+                counting = TimedSteps(self._counting(in_force), self._clock)
                 counts = await in_slices(counting.run(), self._clock)
             question = (*question[:-1], self._pod_counts.revision)  # which may be an earlier one
             self._seconds += counting.seconds - self._took(key)
             known = self._counted[key] = _Counted(question=question, counts=counts, took=counting.seconds)
         return known.counts
 
-    def _counting(self, held: CompiledPolicy) -> Generator[None, None, dict[str, Any]]:
+    def _counting(self, in_force: CompiledPolicy) -> Generator[None, None, dict[str, Any]]:
         pods_by_template = yield from self._pod_counts.counts_in_steps()
-        matched, pod = yield from governed(held, pods_by_template, self._checks.evaluation_context)
+        matched, pod = yield from governed(in_force, pods_by_template, self._checks.evaluation_context)
         yield
         snapshot = self._checks.snapshot()
         counts: dict[str, Any] = {"matched": matched, "nodes": snapshot.n_nodes}
-        if pod is not None and not scans_too_much(held, snapshot):  # else it is suspended before the first decision
-            counts["eligible"] = eligible(held, pod, snapshot)
+        if pod is not None and not scans_too_much(in_force, snapshot):  # else it is suspended before the first decision
+            counts["eligible"] = eligible(in_force, pod, snapshot)
         return counts
 
 
@@ -394,7 +394,7 @@ def ready_of(found: PolicyStatus, conditions: Sequence[Condition]) -> Condition:
     by_type = {each.type: each for each in conditions}
     active, metrics = by_type["Active"], by_type.get("MetricsAvailable")
     if found.result is Result.REFUSED and active.reason != "Suspended":
-        return ready(False, "FormerVersion" if found.holds else "Refused", _first_error(found))
+        return ready(False, "FormerVersion" if found.is_in_force else "Refused", _first_error(found))
     if active.reason in {"Pending", "Suspended"}:
         return ready(False, active.reason, active.message)
     if metrics is not None and metrics.status == "False":
@@ -415,17 +415,17 @@ def _active(found: PolicyStatus) -> Condition:
     if found.suspended:
         return condition("Active", False, "Suspended", found.suspended)
     if found.result is Result.REFUSED:
-        if not found.holds:
+        if not found.is_in_force:
             return condition("Active", False, "Refused", why)
         reported = (
-            f"the version of generation {found.held_generation} stays in force: {why}"
-            if found.held_generation
+            f"the version of generation {found.generation_in_force} stays in force: {why}"
+            if found.generation_in_force
             else f"a former version stays in force: {why}"
         )
         return condition("Active", True, "FormerVersion", reported)
     if found.mode is Mode.SHADOW:
         return condition("Active", False, "Shadow", "it is compared with what is decided, and decides nothing")
-    return condition("Active", found.holds, "Active" if found.holds else "Pending", "")
+    return condition("Active", found.is_in_force, "Active" if found.is_in_force else "Pending", "")
 
 
 def _warned(active: Condition) -> Condition:

@@ -21,22 +21,22 @@ from wharfinger.framework.rules import pod_rules
 
 
 class ActivationRequest(Struct, frozen=True, kw_only=True):
-    """A policy that is to decide in some profiles: with its candidate, or else with the version that held before.
+    """A policy that is to decide in some profiles: with its candidate, or else with the version that was in force before.
 
-    `place` orders claims (source, key); `since` is when it began to hold, perhaps before a restart; 0 for a new one.
+    `place` orders claims (source, key); `since` is when it came into force, perhaps before a restart; 0 for a new one.
     """
 
     place: tuple[int, str]
     mode: Mode
     profiles: frozenset[str]
     candidate: CompiledPolicy
-    held: CompiledPolicy | None = None
+    in_force: CompiledPolicy | None = None
     since: float = 0.0
 
     @property
     def precedence(self) -> tuple[bool, bool, float, tuple[int, str]]:
         """The sort key of claims; smaller ones choose first. No namespace may keep a policy of the cluster out."""
-        goes_on = self.since > 0 and (self.held is None or self.held.name == self.candidate.name)
+        goes_on = self.since > 0 and (self.in_force is None or self.in_force.name == self.candidate.name)
         return self.candidate.authority.namespace is not None, not goes_on, self.since, self.place
 
 
@@ -48,14 +48,14 @@ class Activation(Struct, frozen=True, kw_only=True):
 
 
 class _Activated(Struct):
-    """The versions that hold in one profile, as far as they have been chosen."""
+    """The versions in force in one profile, as far as they have been chosen."""
 
     by_name: dict[tuple[bool, str], CompiledPolicy] = field(default_factory=dict)
     overriding: dict[str | None, list[CompiledPolicy]] = field(default_factory=dict)
     """Those that decide and set built-in plugins, by namespace: policies of two namespaces never contradict each other."""
 
     def add(self, mode: Mode, policy: CompiledPolicy) -> None:
-        """Add a version that holds."""
+        """Add a version that is in force."""
         shadow = mode is Mode.SHADOW
         self.by_name[shadow, policy.name] = policy
         if policy.base and not shadow:
@@ -108,8 +108,8 @@ def _choice(claim: ActivationRequest, of_profiles: Sequence[_Activated]) -> Acti
     conflict = _conflict(claim, claim.candidate, of_profiles)
     if not conflict:
         return Activation(policy=claim.candidate)
-    if claim.held is not None and claim.held is not claim.candidate and not _conflict(claim, claim.held, of_profiles):
-        return Activation(policy=claim.held, conflict=conflict)
+    if claim.in_force is not None and claim.in_force is not claim.candidate and not _conflict(claim, claim.in_force, of_profiles):
+        return Activation(policy=claim.in_force, conflict=conflict)
     return Activation(policy=None, conflict=conflict)
 
 
@@ -136,16 +136,18 @@ def activated(before: ActivePolicies, claims: Sequence[ActivationRequest], choic
     chains = {}
     shadows = {}
     for profile, chain in before.chains.items():
-        held = [
+        in_force = [
             (claim.mode, choice.policy)
             for claim, choice in zip(claims, choices, strict=True)
             if choice.policy is not None and profile in claim.profiles
         ]
-        deciding = [policy for mode, policy in held if mode is Mode.ENFORCE]
+        deciding = [policy for mode, policy in in_force if mode is Mode.ENFORCE]
         chains[profile] = with_policies(chain, deciding)
         known = before.shadows.get(profile, {})
         shadows[profile] = {
-            policy.name: _shadow(known.get(policy.name, chains[profile]), deciding, policy) for mode, policy in held if mode is Mode.SHADOW
+            policy.name: _shadow(known.get(policy.name, chains[profile]), deciding, policy)
+            for mode, policy in in_force
+            if mode is Mode.SHADOW
         }
     return ActivePolicies(chains=chains, shadows=shadows)
 

@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"\d+")
 class Entry(Struct, eq=False, kw_only=True):
     """The text that a source offers under a key, and the version in force.
 
-    `candidate` is the last version that was accepted by itself; `held` the one that decides since `since`, or the one that was restored
+    `candidate` is the last version that was accepted by itself; `in_force` the one that decides since `since`, or the one that was restored
     from `stored`. They differ while the candidate conflicts with other policies; `conflict` is the reason. `announced` are state and
     revision as they were last announced.
     """
@@ -36,7 +36,7 @@ class Entry(Struct, eq=False, kw_only=True):
     text: PolicyText
     outcome: Outcome | None = None
     candidate: Version | None = None
-    held: Version | None = None
+    in_force: Version | None = None
     since: float | None = None
     attempted: float = 0.0
     conflict: str = ""
@@ -67,12 +67,12 @@ class Entry(Struct, eq=False, kw_only=True):
         if outcome.version is not None:
             self.candidate = outcome.version
         else:
-            self.candidate = None if outcome.without_policy or self._has_other_authority else self.held
+            self.candidate = None if outcome.without_policy or self._has_other_authority else self.in_force
 
     @property
     def _has_other_authority(self) -> bool:
         """True if the version in force was accepted under another authority, which may have had more rights."""
-        return self.held is not None and self.held.policy.authority != self.text.authority
+        return self.in_force is not None and self.in_force.policy.authority != self.text.authority
 
     def reviewed(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         """The findings that are new since the last trial of what holds, as warnings. A finding that differs in numbers alone is not new.
@@ -89,28 +89,28 @@ class Entry(Struct, eq=False, kw_only=True):
         before, self.announced = self.announced, (status.state, status.revision)
         return before is not None and before != self.announced
 
-    def hold(self, choice: Activation, now: float) -> None:
+    def put_in_force(self, choice: Activation, now: float) -> None:
         """Set the version in force; `stored` is not needed any more."""
-        before = None if self.held is None else self.held.policy
+        before = None if self.in_force is None else self.in_force.policy
         self.conflict = choice.conflict
         if self.mode is Mode.OFF or (self.candidate is not None and choice.policy is self.candidate.policy):
-            self.held = self.candidate
+            self.in_force = self.candidate
         elif choice.policy is None:
-            self.held = None
-        now_held = None if self.held is None else self.held.policy
-        if now_held is not None and (before is None or before.revision != now_held.revision):
+            self.in_force = None
+        policy = None if self.in_force is None else self.in_force.policy
+        if policy is not None and (before is None or before.revision != policy.revision):
             self.since = self.stored.since if self.stored is not None and before is None else now
-        self.stored = None if self.held is not None else self.stored
+        self.stored = None if self.in_force is not None else self.stored
 
     @property
     def is_policy(self) -> bool:
         """True if the entry is shown as a policy."""
-        return self.candidate is not None or self.held is not None or (self.outcome is not None and not self.outcome.without_policy)
+        return self.candidate is not None or self.in_force is not None or (self.outcome is not None and not self.outcome.without_policy)
 
     @property
     def has_version(self) -> bool:
         """True if some version is in force, may be, or is on disk."""
-        return self.candidate is not None or self.held is not None or self.stored is not None
+        return self.candidate is not None or self.in_force is not None or self.stored is not None
 
     @property
     def accepted(self) -> bool:
@@ -120,8 +120,8 @@ class Entry(Struct, eq=False, kw_only=True):
     @property
     def name(self) -> str | None:
         """The name of the policy: of the version that holds, or else of the last text; None if none could be read."""
-        held = None if self.mode is Mode.OFF else self.held
-        version = held or self.candidate
+        in_force = None if self.mode is Mode.OFF else self.in_force
+        version = in_force or self.candidate
         if version is not None:
             return version.policy.name
         return None if self.outcome is None else self.outcome.title
@@ -129,13 +129,13 @@ class Entry(Struct, eq=False, kw_only=True):
     @property
     def status(self) -> PolicyStatus:
         """The shown status of the entry; the same value as long as nothing has changed, as thousands are read at each reload."""
-        values = (self.text, self.outcome, self.candidate, self.held, self.since, self.attempted, self.conflict, self.now)
+        values = (self.text, self.outcome, self.candidate, self.in_force, self.since, self.attempted, self.conflict, self.now)
         if self.made is None or not all(map(is_, values, self.made[0])):
             self.made = values, self._status()
         return self.made[1]
 
     def _status(self) -> PolicyStatus:
-        held = None if self.mode is Mode.OFF else self.held
+        in_force = None if self.mode is Mode.OFF else self.in_force
         outcome = self.outcome or Outcome(version=None)
         findings = outcome.findings
         report = outcome.report
@@ -149,25 +149,26 @@ class Entry(Struct, eq=False, kw_only=True):
             key=self.key,
             mode=self.mode,
             result=Result.ACCEPTED if self.accepted else Result.REFUSED,
-            revision=None if held is None else held.policy.revision,
-            version=None if held is None else held.policy.version,
-            since=None if held is None else self.since,
+            revision=None if in_force is None else in_force.policy.revision,
+            version=None if in_force is None else in_force.policy.version,
+            since=None if in_force is None else self.since,
             attempted=self.attempted,
             generation=self.text.generation,
-            held_generation=0 if held is None else held.text.generation,
+            generation_in_force=0 if in_force is None else in_force.text.generation,
             findings=findings,
             omitted=outcome.omitted,
             report=report,
-            now=() if held is None else self.now,
+            now=() if in_force is None else self.now,
             about=self.text.about,
-            held=None if held is None else self._former(held),
+            text_in_force=None if in_force is None else self._former(in_force),
             authority=self.text.authority,
         )
 
-    def _former(self, held: Version) -> FormerText | None:
-        if len(held.needed) > 1:
+    def _former(self, in_force: Version) -> FormerText | None:
+        if len(in_force.needed) > 1:
             return None
-        return FormerText(content=held.text.content, params=held.text.params, generation=held.text.generation, since=self.since or 0.0)
+        text = in_force.text
+        return FormerText(content=text.content, params=text.params, generation=text.generation, since=self.since or 0.0)
 
 
 class ConfiguredSource(Struct, frozen=True, kw_only=True):
@@ -314,7 +315,7 @@ class Ledger:
 
     def fallback(self, entry: Entry) -> Job | None:
         """The job to build the text on disk of an entry without a version in force; None if no text is on disk."""
-        return None if entry.stored is None or entry.held is not None else self._job(entry, entry.stored)
+        return None if entry.stored is None or entry.in_force is not None else self._job(entry, entry.stored)
 
     def _removed(self, source: str, texts: Mapping[str, PolicyText]) -> list[Entry]:
         removed = [entry for entry in self if entry.source == source and entry.key not in texts]
@@ -438,17 +439,17 @@ def _not_written(kept: LastKnownGood, error: OSError) -> str:
 
 def record_of(entry: Entry) -> Record | None:
     """The record from which the version in effect of an entry can be built again; None if no version holds."""
-    held = entry.held
-    if held is None:
+    in_force = entry.in_force
+    if in_force is None:
         return None
     return Record(
         source=entry.source,
         key=entry.key,
-        name=held.text.name,
-        texts=held.needed,
+        name=in_force.text.name,
+        texts=in_force.needed,
         mode=entry.mode.value,
-        params=held.text.params,
-        generation=held.text.generation,
+        params=in_force.text.params,
+        generation=in_force.text.generation,
         since=entry.since or 0.0,
-        namespace=held.text.authority.namespace,
+        namespace=in_force.text.authority.namespace,
     )

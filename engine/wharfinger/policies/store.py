@@ -324,14 +324,16 @@ class PolicyStore:
         """Try policies that hold on the present cluster: all, or of many the next `limit` in turn."""
         async with self._building:
             sample = self._scheduling.sample()
-            entries = [entry for entry in self._ledger if entry.held is not None]
+            entries = [entry for entry in self._ledger if entry.in_force is not None]
             if sample is None or not entries:
                 return
             if limit is not None and len(entries) > limit:
                 first = self._reviewed % len(entries)
                 entries = [*entries[first:], *entries[:first]][:limit]
                 self._reviewed = first + limit
-            found = await self.build_thread.run(_tried, [(entry.held.policy, entry.text.name) for entry in entries if entry.held], sample)
+            found = await self.build_thread.run(
+                _tried, [(entry.in_force.policy, entry.text.name) for entry in entries if entry.in_force], sample
+            )
             for entry, findings in zip(entries, found, strict=True):
                 warnings = entry.reviewed(findings)
                 if warnings:
@@ -366,12 +368,12 @@ class PolicyStore:
 
     def _take(self, built: Iterable[tuple[Job, Outcome]], removed: Sequence[Entry]) -> None:
         now = self._clock.now()
-        leaving = {entry.held.policy.name: entry for entry in removed if entry.held is not None}
+        leaving = {entry.in_force.policy.name: entry for entry in removed if entry.in_force is not None}
         for job, outcome in built:
             entry = job.entry
-            if entry.held is None and outcome.version is None and outcome.title in leaving:  # the file was renamed, and broken
+            if entry.in_force is None and outcome.version is None and outcome.title in leaving:  # the file was renamed, and broken
                 former = leaving.pop(outcome.title)
-                entry.held, entry.since = former.held, former.since
+                entry.in_force, entry.since = former.in_force, former.since
             entry.take_outcome(outcome, now)
 
     async def _restore(self, entries: Iterable[Entry]) -> None:
@@ -387,7 +389,7 @@ class PolicyStore:
         entries = [entry for entry in self._ledger if entry.candidate is not None]
         claims = [self._claim(entry) for entry in entries]
         choices, active = await self.build_thread.run(_chosen, self.active, claims)
-        former: list[object] = [*(claim.held for claim in claims), *(entry.held for entry in entries), self.active]
+        former: list[object] = [*(claim.in_force for claim in claims), *(entry.in_force for entry in entries), self.active]
         del claims
         if active.revision != self.active.revision:
             self._scheduling.adopt(active)
@@ -408,17 +410,17 @@ class PolicyStore:
             mode=entry.mode,
             profiles=self._ledger.configured[entry.source].profiles,
             candidate=entry.candidate.policy,
-            held=None if entry.held is None else entry.held.policy,
+            in_force=None if entry.in_force is None else entry.in_force.policy,
             since=entry.stored.since if entry.stored is not None else entry.since or 0.0,
         )
 
     def _adopt_choices(self, entries: Sequence[Entry], choices: Sequence[Activation]) -> None:
         now = self._clock.now()
         for entry, choice in zip(entries, choices, strict=True):
-            entry.hold(choice, now)
+            entry.put_in_force(choice, now)
         for entry in self._ledger:
             if entry.candidate is None:
-                entry.held = None
+                entry.in_force = None
         self._statuses_before = None  # the findings and the versions in force agree again
 
     def _emit_changes(self, removed: Sequence[Entry]) -> None:

@@ -221,7 +221,7 @@ class SchedulingCycle:
                 self._rejected(queued, decision)
             else:
                 self._place(queued, decision.node, decision)
-        except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the other pods continue
+        except Exception as error:  # noqa: BLE001 — an object or a plugin may cause any exception; the other pods continue
             self._failures.error(queued, error)
 
     def _search_for_victims(self, queued: QueuedPod) -> None:
@@ -252,7 +252,7 @@ class SchedulingCycle:
         """True if there is nothing to decide now: the pod has left the queue, or waits for an event or a policy."""
         try:
             return self._skipped(queued) or self._held(queued)
-        except Exception as error:  # noqa: BLE001 — a scope may be at fault in any way; the other pods continue
+        except Exception as error:  # noqa: BLE001 — a scope may cause any exception; the other pods continue
             self._failures.error(queued, error)
             return True
 

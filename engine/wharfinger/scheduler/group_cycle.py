@@ -146,7 +146,7 @@ class GroupCycle:
                     return
         except StopIteration:
             self._end()
-        except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the others continue
+        except Exception as error:  # noqa: BLE001 — an object or a plugin may cause any exception; the others continue
             self._end()
             self._failed(entry, error)
         finally:

@@ -160,7 +160,7 @@ class ReportingExporter:
         why = ""
         try:
             result = self._exporter.export(spans)
-        except Exception as error:  # noqa: BLE001 — whatever a certificate or header that cannot be used makes of it
+        except Exception as error:  # noqa: BLE001 — a certificate or header that cannot be used may cause any exception
             result, why = SpanExportResult.FAILURE, f" ({type(error).__name__})"
         failing = result is not SpanExportResult.SUCCESS
         if failing and not self.failing:

@@ -152,7 +152,7 @@ class Expander:
             self._report("a request was cancelled: its client does not wait any more")
             raise
         finally:
-            self._answered(result, time.monotonic() - began)  # before the answer is sent: whoever has it finds it counted
+            self._answered(result, time.monotonic() - began)  # before the answer is sent, so that a client that has it finds it counted
         if refusal:
             self._report(f"a request was refused: {refusal}")
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, refusal)

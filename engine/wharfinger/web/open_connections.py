@@ -30,7 +30,7 @@ class OpenConnection:
         return self._socket.fileno() >= 0
 
     def _shut_down(self) -> None:
-        """End the connection for whoever reads from it: during the handshake, asyncio owns the socket."""
+        """End the connection for the code that reads from it: during the handshake, asyncio owns the socket."""
         with contextlib.suppress(OSError):  # the client has ended it already
             self._socket.shutdown(socket.SHUT_RDWR)
 

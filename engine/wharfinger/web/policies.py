@@ -113,7 +113,7 @@ def plain(status: PolicyStatus, metrics: Sequence[MetricStatus] = ()) -> dict[st
         "diagnostics": [_finding(finding) for finding in status.findings],
         "omittedDiagnostics": status.omitted,
         "now": [_finding(finding) for finding in status.now],
-        "metrics": [_metric(metric) for metric in metrics] if status.holds else [],
+        "metrics": [_metric(metric) for metric in metrics] if status.is_in_force else [],
     }
 
 
@@ -182,7 +182,7 @@ def _table(policies: Policies) -> Iterator[str]:
     for status, metrics in _listed(policies):
         name = escape(status.name or "?")
         shadow = f' <a href="policies/{quote(status.name or "", safe="")}/shadow">decisions</a>' if status.state == "shadow" else ""
-        report = status.full_report + "".join(f"{metric}\n" for metric in metrics if status.holds)
+        report = status.full_report + "".join(f"{metric}\n" for metric in metrics if status.is_in_force)
         report = f"<pre>{escape(report)}</pre>" if report else ""
         cells = (
             name,

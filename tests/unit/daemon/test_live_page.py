@@ -248,7 +248,7 @@ def test_the_history_of_reloads_is_bounded():
     history = ReloadHistory(lambda: 7.0)
     emit = subscribed(history.handlers).emit
     given = {"name": "p", "source": "s", "key": "p.policy", "mode": Mode.ENFORCE, "revision": None, "version": None, "since": None}
-    status = PolicyStatus(**given, result=Result.REFUSED, attempted=5.0, generation=0, held_generation=0, report="x" * 9999)
+    status = PolicyStatus(**given, result=Result.REFUSED, attempted=5.0, generation=0, generation_in_force=0, report="x" * 9999)
     for _ in range(MAX_RELOADS + 5):
         emit(PolicyTried(status))
     emit(SourceChanged(SourceStatus(name="s", lost="gone", notes=(), texts=0)))

@@ -16,7 +16,7 @@ GOOD = {"source": 'policy "p"\n', "generation": 3, "since": "2026-01-02T03:04:05
 FORMER = FormerText(content=b'policy "p"\n', params={"keep": "10%"}, generation=3, since=SINCE.timestamp())
 
 
-def found(held, revision="r"):
+def found(text, revision="r"):
     return PolicyStatus(
         name="p",
         source="schedulingpolicies",
@@ -28,8 +28,8 @@ def found(held, revision="r"):
         since=0.0,
         attempted=0.0,
         generation=4,
-        held_generation=3,
-        held=held,
+        generation_in_force=3,
+        text_in_force=text,
     )
 
 

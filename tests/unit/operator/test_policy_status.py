@@ -31,7 +31,7 @@ def status(*findings, mode=Mode.ENFORCE, revision="r", held=1):
         since=0.0,
         attempted=0.0,
         generation=2,
-        held_generation=held,
+        generation_in_force=held,
         findings=findings,
     )
 

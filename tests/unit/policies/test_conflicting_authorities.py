@@ -24,7 +24,7 @@ def made(name, weight, authority, scope=""):
 
 def claim(key, candidate, since):
     return ActivationRequest(
-        place=(0, key), mode=Mode.ENFORCE, profiles=frozenset({"wharfinger"}), candidate=candidate, held=candidate, since=since
+        place=(0, key), mode=Mode.ENFORCE, profiles=frozenset({"wharfinger"}), candidate=candidate, in_force=candidate, since=since
     )
 
 
@@ -68,10 +68,10 @@ def test_what_holds_is_free_of_contradictions_and_nothing_is_kept_out_without_on
     for order in itertools.permutations(found):
         claims = [claim(str(place), each, 0.0) for place, each in enumerate(order)]
         choices = choose(claims)
-        held = [choice.policy for choice in choices if choice.policy is not None]
-        assert not any(pod_rules.contradiction(one, other) for one, other in itertools.combinations(held, 2))
+        in_force = [choice.policy for choice in choices if choice.policy is not None]
+        assert not any(pod_rules.contradiction(one, other) for one, other in itertools.combinations(in_force, 2))
         for each, choice in zip(claims, choices, strict=True):
-            others = [other for other in held if other is not each.candidate]
+            others = [other for other in in_force if other is not each.candidate]
             assert bool(choice.conflict) is any(pod_rules.contradiction(other, each.candidate) for other in others)
 
 

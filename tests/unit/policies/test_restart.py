@@ -157,8 +157,8 @@ async def test_without_a_folder_the_version_kept_by_the_source_stays_in_force():
 
     assert world.deciding() == {"a": "one"}
     status = world.status("a.policy")
-    assert (status.state, status.since, status.held_generation) == ("kept", 17.0, 3)
-    assert status.held == FORMER
+    assert (status.state, status.since, status.generation_in_force) == ("kept", 17.0, 3)
+    assert status.text_in_force == FORMER
     assert "lables" in status.report
 
 
@@ -167,7 +167,7 @@ async def test_a_valid_text_takes_precedence_over_the_version_kept_by_the_source
     world = World()
     await world.offer({"a.policy": text(policy("a", "two"), generation=4, former=FORMER)})
     assert world.deciding() == {"a": "two"}
-    assert world.status("a.policy").held.content == policy("a", "two").encode()
+    assert world.status("a.policy").text_in_force.content == policy("a", "two").encode()
 
 
 @pytest.mark.parametrize(("generation", "expected"), [(2, "two"), (3, "two"), (4, "one")])
@@ -189,7 +189,7 @@ async def test_a_policy_that_imports_is_not_remembered_by_its_text_alone():
     library = 'import "lib.policy" as lib\npolicy "a"\nfilter f { require node.pod_count < lib.most else "full" }\n'
     await world.offer({"a.policy": library, "lib.policy": "let most = 5\n"})
     assert world.status("a.policy").state == "active"
-    assert world.status("a.policy").held is None
+    assert world.status("a.policy").text_in_force is None
 
 
 @story

@@ -35,7 +35,7 @@ def status(result=Result.ACCEPTED, mode=Mode.ENFORCE, revision="0123456789abcdef
         since=0.0,
         attempted=0.0,
         generation=0,
-        held_generation=0,
+        generation_in_force=0,
         findings=findings,
         report=report,
     )

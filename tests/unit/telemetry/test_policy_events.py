@@ -52,7 +52,7 @@ def status(*findings, revision="0123456789abcdef", mode=Mode.ENFORCE, about=MAP)
         since=0.0,
         attempted=0.0,
         generation=0,
-        held_generation=0,
+        generation_in_force=0,
         findings=findings,
         about=about,
     )

@@ -26,7 +26,7 @@ def status(**fields):
         "since": 1_700_000_000.0,
         "attempted": 1_700_000_100.0,
         "generation": 0,
-        "held_generation": 0,
+        "generation_in_force": 0,
     }
     return PolicyStatus(**{**given, **fields})
 

@@ -187,7 +187,7 @@ class BindingCycle:
     def undo(self, queued: QueuedPod, placement: Placement, *, known: bool = True) -> None:
         """Unreserve and forget the pod; if the placement is known to the queue (`known`), notify it that the room is free.
 
-        A plugin that fails to give something back is reported, and the pod is forgotten all the same.
+        A plugin that raises in Unreserve is reported, and the pod is forgotten anyway.
         """
         for plugin in reversed(queued.profile.reserves):
             try:
