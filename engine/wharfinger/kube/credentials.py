@@ -183,11 +183,11 @@ class Credentials:
     async def _load(self) -> None:
         self._path = path = self._kubeconfig or _default_kubeconfig()
         if path is None:
-            self.configuration = _official().in_cluster()
+            self.configuration = (await _official()).in_cluster()
         elif (access := plain_access(path, self._context)) is not None:
             self.configuration, self._loader = access, None
         else:
-            loader: Kubeconfig = _official().Kubeconfig(path, self._context)
+            loader: Kubeconfig = (await _official()).Kubeconfig(path, self._context)
             self.configuration, self._loader = loader.configuration, loader
             await loader.load()
             loader.refuse_failed_plugin()
@@ -278,6 +278,6 @@ def _default_kubeconfig() -> str | None:
     raise UsageError(f"no kubeconfig: {path} does not exist, $KUBECONFIG is not set and this is not a pod; use --kubeconfig")
 
 
-def _official() -> Any:
-    """`official_client`, imported only now."""
-    return importlib.import_module("wharfinger.kube.official_client")
+async def _official() -> Any:
+    """`official_client`, imported only now. That takes a tenth of a second, so it is done in a thread."""
+    return await asyncio.to_thread(importlib.import_module, "wharfinger.kube.official_client")

@@ -147,7 +147,9 @@ def wharf_run(settings: Settings) -> int:
     $ wharf run --policy policies/ --dry-run
     """
     from wharfinger.daemon.serve import serve  # noqa: PLC0415 — printing settings and definitions must not pay for the scheduler
+    from wharfinger.framework.registry import default_registry  # noqa: PLC0415 — as above
 
+    default_registry()  # imports all plugins, which would be a long step of the event loop
     asyncio.run(_until_signalled(partial(serve, settings)))
     return 0
 
