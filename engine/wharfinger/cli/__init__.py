@@ -51,6 +51,7 @@ COMMANDS = {command: module for found in TASKS.values() for command, module in f
 BROKEN = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
+SHOWN_BEFORE = 20  # characters before one that is not UTF-8, in a message
 MAX_HELP_LENGTH = 200  # characters: a whole sentence, which `--help` wraps
 
 
@@ -261,6 +262,8 @@ def _sentence(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError):
         place = error.filename or ("the output" if error.errno == errno.ENOSPC else "")  # a full disk behind `> FILE`
         return f"{place}: {error.strerror}" if place else str(error), 2
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:  # as Python reads words that are not UTF-8
+        return f"{printable(error.object[max(0, error.start - SHOWN_BEFORE) : error.end])}: not UTF-8", 2
     if os.environ.get(streams.TRACEBACK):
         traceback.print_exception(error)
     return f"internal error: {type(error).__name__}: {error}; set {streams.TRACEBACK}=1 to see where, and please report it", BROKEN

@@ -60,6 +60,25 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(wharf, arguments, sentence)
     assert sentence is None or err == sentence
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", "policy", "web\udcff"),
+        ("explain", "pod", "web\udcff"),
+        ("dry-run", "--snapshot", "CLUSTER", "--policy", "POLICY", "--param", "note=web\udcff"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_words_that_are_not_utf8_are_named(wharf, tmp_path, words):
+    files = {"CLUSTER": tmp_path / "cluster.yaml", "POLICY": tmp_path / "a.policy"}
+    files["CLUSTER"].write_text("apiVersion: v1\nkind: Node\nmetadata: {name: a}\n")
+    files["POLICY"].write_text('policy "a"\nparam note: string = "x"\nfilter f { require node.name != note }\n')
+    code, _, err = wharf(*(files.get(word, word) for word in words))
+    assert code == 2
+    assert err.startswith("wharf: ")
+    assert err.endswith("web\N{REPLACEMENT CHARACTER}: not UTF-8\n")
+
+
 def test_help_names_every_command(wharf):
     code, out, _ = wharf("--help")
     assert code == 0
