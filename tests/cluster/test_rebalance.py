@@ -129,7 +129,7 @@ def test_a_cluster_that_has_changed_stops_the_plan_and_nothing_stays_cordoned(co
     api.create({**objects.pod("big", cpu="7"), "spec": {**objects.pod("big", cpu="7")["spec"], "nodeName": fullest(api)}})
     out, err = running.communicate(timeout=240)
     assert running.returncode == 1, out + err
-    assert "no longer what was planned on" in err
+    assert "the plan does not fit the cluster any more" in err
     assert not any(node["spec"].get("unschedulable") for node in api.list("Node"))
     wait_bound(control_plane, PODS + 1)
 
@@ -221,7 +221,7 @@ def foreign_cordon(api):
     [
         (new_budget, "evicting default/web"),
         (deleted_node, "carried out"),
-        (foreign_cordon, "no longer what was planned on"),
+        (foreign_cordon, "the plan does not fit the cluster any more"),
     ],
 )
 def test_changes_by_others_stop_a_plan_with_a_report_and_uncordoned_nodes(control_plane, spread_out, interfere, said):
@@ -312,7 +312,7 @@ def test_a_pod_that_is_protected_half_way_stays_and_the_moves_without_it_are_mad
     code, out, err = ended(running)
     assert code == 1, out + err
     assert f"pod {last['pod']} may not move any more: it has the annotation" in err
-    assert "left out, because they are no longer what was planned" in err
+    assert "left out, because they do not fit the cluster any more" in err
     assert last["uid"] in {pod["metadata"]["uid"] for pod in api.list("Pod")}
     assert not used(api) & {move["source"] for move in moves if move not in of_last}  # these nodes were freed
     assert cordoned(api) == set()
@@ -446,8 +446,10 @@ def test_a_policy_that_is_edited_half_way_stops_the_plan(control_plane, ranked):
     write("node-0002")
     code, out, err = ended(running)
     assert code == 1, out + err
-    assert "stopped, because the cluster is no longer what was planned on: pod default/web-" in err
-    assert "got node-0002, and the policies and settings of this plan choose node-0001: the scheduler decides by others" in err
+    assert "stopped, because the plan does not fit the cluster any more: pod default/web-" in err
+    assert (
+        "got node-0002, and the policies and settings of this plan choose node-0001: the scheduler uses other policies or settings" in err
+    )
     assert cordoned(api) == set()
     wait_bound(control_plane, MANY)
     on = Counter(pod["spec"]["nodeName"] for pod in api.list("Pod"))
@@ -481,7 +483,7 @@ def test_a_node_that_goes_half_way_gets_no_pod_and_the_report_is_not_about_polic
         api.patch("Node", "node-0001", change)
     code, out, err = ended(running)
     assert code in {0, 1}, out + err  # 0 if all had moved
-    assert "decides by others" not in err
+    assert "uses other policies or settings" not in err
     assert "Traceback" not in err
     assert cordoned(api) <= {"node-0001"}
 
@@ -541,8 +543,8 @@ def test_a_label_that_moves_to_another_node_half_way_leaves_every_pod_placed(con
         assert on["node-0000"] == 0, out + err
     else:
         assert code == 1, out + err
-        assert "no longer what was planned on" in err
-    assert "decides by others" not in err
+        assert "the plan does not fit the cluster any more" in err
+    assert "uses other policies or settings" not in err
     assert cordoned(api) == set()
 
 
@@ -553,7 +555,7 @@ def test_a_label_that_all_targets_lose_half_way_ends_the_evictions(control_plane
     code, out, err = ended(running)
     assert code == 1, out + err
     assert "Traceback" not in err
-    assert "decides by others" not in err
+    assert "uses other policies or settings" not in err
     assert cordoned(api) == set()
     without = [pod["metadata"]["name"] for pod in api.list("Pod") if "nodeName" not in pod["spec"]]
     assert len(without) <= 1  # one may have left at that moment; the report says so

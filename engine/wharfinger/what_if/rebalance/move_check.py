@@ -353,7 +353,7 @@ class MoveCheck:
             draft.back_to(0)
         return (
             f"pod {replacement.key} got {replacement.node_name}, and the policies and settings of this plan choose "
-            f"{wording.capped(chosen, MAX_NAMED) or 'no node'}: the scheduler decides by others"
+            f"{wording.capped(chosen, MAX_NAMED) or 'no node'}: the scheduler uses other policies or settings"
         )
 
     def _chosen_for(self, placed: PodView) -> Sequence[str]:

@@ -254,7 +254,8 @@ def test_the_execution_stops_if_the_scheduler_decides_by_other_policies(larger):
     )
     done = carried_out(world, plan)
     assert (
-        done.stopped == "pod default/two-again got e, and the policies and settings of this plan choose c: the scheduler decides by others"
+        done.stopped == "pod default/two-again got e, and the policies and settings of this plan choose c: "
+        "the scheduler uses other policies or settings"
     )
     assert [(each.pod, each.node) for each in done.completed] == [("default/one-again", "c"), ("default/two-again", "e")]
     assert (done.left, done.left_out, world.cordoned()) == (tuple(plan.moves[2:]), (), set())

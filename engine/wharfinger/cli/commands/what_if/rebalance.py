@@ -243,7 +243,7 @@ def _applied(  # noqa: PLR0913 — the plan, and the cluster on which it is carr
 ) -> int:
     """Carry out the plan; return the exit code."""
     done = _carry_out(chain, plan_options, moves, flags.kubeconfig, flags.context, max_wait, exact=exact)
-    left_out = f", {len(done.left_out)} left out, because they are no longer what was planned" if done.left_out else ""
+    left_out = f", {len(done.left_out)} left out, because they do not fit the cluster any more" if done.left_out else ""
     streams.print_stderr(f"{len(done.completed)} of {wording.count(len(moves), 'move')} carried out{left_out}")
     if done.still_cordoned:
         streams.print_stderr(f"still cordoned, uncordon them with {UNDO}: {', '.join(done.still_cordoned)}")
@@ -252,7 +252,7 @@ def _applied(  # noqa: PLR0913 — the plan, and the cluster on which it is carr
         streams.print_stderr(f"{done.stopped}{unchanged}")
         raise KeyboardInterrupt
     if done.stopped is not None:
-        why = "" if done.refused else ", because the cluster is no longer what was planned on"
+        why = "" if done.refused else ", because the plan does not fit the cluster any more"
         streams.print_stderr(f"stopped{why}: {done.stopped}{unchanged}")
     elif done.left_out and not done.changed:
         streams.print_stderr("nothing was changed")
