@@ -153,6 +153,11 @@ def test_wrong_input_is_named(wharf, snapshot, flags, message):
     assert message in err
 
 
+def test_a_node_without_pods_is_said_to_have_none(wharf, snapshot):
+    code, out, _ = wharf("drain", "node-b", "--snapshot", snapshot())
+    assert (code, out.splitlines()[0]) == (0, "no pods to evict from 1 node")
+
+
 def test_the_function_gives_what_the_command_prints(snapshot):
     cluster = wharfinger.load_snapshot(snapshot())
     found = wharfinger.drain((), cluster, ["node-a", "node-c"], force=True, delete_empty_dir_data=True, pods=cluster.pending)

@@ -50,9 +50,12 @@ def _destination(pod: DrainedPod) -> str:
 def _summary(found: Drain) -> Iterator[str]:
     drained = [pod for pod in found.pods if pod.source]
     leaving = [pod for pod in drained if pod.step is not None]
-    yield f"{len(leaving):,} of {wording.count(len(drained), 'pod')} would leave {wording.count(len(found.nodes), 'node')}" + (
-        f" in {wording.count(found.steps, 'step')}" if found.steps else ""
-    )
+    nodes = wording.count(len(found.nodes), "node")
+    if drained:
+        steps = f" in {wording.count(found.steps, 'step')}" if found.steps else ""
+        yield f"{len(leaving):,} of {wording.count(len(drained), 'pod')} would leave {nodes}{steps}"
+    else:
+        yield f"no pods to evict from {nodes}"
     if alone := sum(pod.alone for pod in found.pods):
         yield f"  {alone:,} alone in a step: a pod that waits may take the place of each as soon as it has left"
     counts = Counter(pod.outcome for pod in found.pods)
