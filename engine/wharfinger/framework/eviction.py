@@ -7,9 +7,9 @@ cluster itself does not change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 
@@ -27,25 +27,49 @@ if TYPE_CHECKING:
 
 
 class Budgets:
-    """The PodDisruptionBudgets of a cluster, by namespace."""
+    """The PodDisruptionBudgets of a store, which are followed: `store.following(Budgets)`.
 
-    __slots__ = ("_by_namespace",)
+    A budget that requires one of some values of a label is found by these, so that a pod is not compared with every budget.
+    """
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._by_namespace: dict[str, list[tuple[matching.Selector, objects.PodDisruptionBudget]]] = {}
-        for budget in store.all(objects.PodDisruptionBudget):
-            selector = _selector(budget)
-            if not selector.nothing:
-                self._by_namespace.setdefault(budget.metadata.namespace or "default", []).append((selector, budget))
+    kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.PodDisruptionBudget,)
+
+    def __init__(self, _store: ObjectStore) -> None:
+        self._selectors: dict[str, matching.Selector] = {}
+        self._found_by: dict[Place, dict[str, objects.PodDisruptionBudget]] = {}
+
+    def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
+        """Follow a budget that was added, changed or removed."""
+        if isinstance(old, objects.PodDisruptionBudget):
+            key = objects.key_of(old)
+            selector = self._selectors.pop(key)
+            for place in _places(old, selector):
+                del self._found_by[place][key]
+                if not self._found_by[place]:
+                    del self._found_by[place]
+            if isinstance(new, objects.PodDisruptionBudget) and new.spec.selector == old.spec.selector:
+                self._add(new, selector)  # most changes are of the status
+                return
+        if isinstance(new, objects.PodDisruptionBudget):
+            self._add(new, _selector(new))
+
+    def _add(self, budget: objects.PodDisruptionBudget, selector: matching.Selector) -> None:
+        key = objects.key_of(budget)
+        self._selectors[key] = selector
+        for place in _places(budget, selector):
+            self._found_by.setdefault(place, {})[key] = budget
 
     def covering(self, pod: PodView) -> Iterator[objects.PodDisruptionBudget]:
-        """The budgets that cover a pod, as the Eviction API finds them: an empty selector covers every pod that has labels."""
-        if pod.labels:
-            yield from (budget for selector, budget in self._by_namespace.get(pod.namespace, ()) if selector.matches(pod.labels))
+        """The budgets that cover a pod, by name, as the Eviction API finds them: an empty selector covers every pod that has labels."""
+        if not pod.labels or not self._selectors:
+            return
+        places = [(pod.namespace, None, ""), *((pod.namespace, label, value) for label, value in pod.labels.items())]
+        found = {key: budget for place in places for key, budget in self._found_by.get(place, _NO_BUDGETS).items()}
+        yield from (found[key] for key in sorted(found) if self._selectors[key].matches(pod.labels))
 
     def split(self, pods: Sequence[PodView]) -> tuple[list[PodView], list[PodView]]:
         """The pods whose eviction, in this order, would break a budget, and the others, as kube-scheduler's preemption counts."""
-        if not self._by_namespace:
+        if not self._selectors:
             return [], list(pods)
         allowed: dict[int, int] = {}
         violating: list[PodView] = []
@@ -66,6 +90,21 @@ class Budgets:
 
 
 _EMPTY = objects.LabelSelector()
+_NO_BUDGETS: Mapping[str, objects.PodDisruptionBudget] = {}
+Place = tuple[str, str | None, str]
+"""A namespace with a label and one of its values, or with None and ""."""
+
+
+def _places(budget: objects.PodDisruptionBudget, selector: matching.Selector) -> Iterator[Place]:
+    """The places where a budget is kept: one of them is that of every pod that it covers."""
+    if selector.nothing:
+        return
+    namespace = budget.metadata.namespace or "default"
+    required = next((each for each in selector.requirements if each.operator == "In"), None)
+    if required is None:
+        yield namespace, None, ""
+    else:
+        yield from ((namespace, required.key, value) for value in required.values)
 
 
 def _selector(budget: objects.PodDisruptionBudget) -> matching.Selector:

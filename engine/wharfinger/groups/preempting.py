@@ -141,7 +141,7 @@ def possible_victims(decider: Decider, state: ClusterState, group: Group, others
     """
     snapshot = state.snapshot()
     places = dict(enumerate(state.placements()))
-    budgets = Budgets(snapshot.objects)
+    budgets = snapshot.objects.following(Budgets)
     allowed = []
     for each in (yield from member_classes.classes(decider, group.waiting, snapshot)):
         rules = decider.chain.pod_rules(each.pod, snapshot).evictable(each.pod, snapshot)
@@ -213,7 +213,7 @@ class _Freeing:
         """The cheapest of what frees each domain."""
         required = [level.key for level in self._group.terms.levels if level.required]
         snapshot = self._state.snapshot()
-        budgets = Budgets(snapshot.objects)
+        budgets = snapshot.objects.following(Budgets)
         found = yield from self._nearest_first(domains.domains(required, snapshot))
         places = [(each.labels, {snapshot.names[row] for row in each.rows.tolist()}) for each in found]
         best: _Freed | None = None

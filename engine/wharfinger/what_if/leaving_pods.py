@@ -148,7 +148,7 @@ class Evictions:
     __slots__ = ("_budgets", "_counted", "_counts")
 
     def __init__(self, store: ObjectStore) -> None:
-        self._budgets = Budgets(store)
+        self._budgets = store.following(Budgets)
         self._counts: dict[str, _Count] = {}
         self._counted: dict[str, objects.PodDisruptionBudget] = {}  # those whose counts have changed since `changed` was called
 

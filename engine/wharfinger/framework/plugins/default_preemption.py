@@ -185,7 +185,6 @@ class Search:
     """
 
     __slots__ = (
-        "_budgets",
         "_complete",
         "_confirmed",
         "_depends",
@@ -208,7 +207,6 @@ class Search:
         self._confirmed: set[int] = set()
         self._open: Mask = np.zeros(n_nodes, np.bool_)
         self._left: NDArray[np.intp] = NO_ROWS  # rows that were not looked at yet
-        self._budgets: Budgets | None = None
         self._complete = False  # the last step has found the answer
         self._seen: tuple[int, int, float] = (-1, -1, 0.0)
         self._depends: Hashable = None
@@ -229,8 +227,6 @@ class Search:
             self.interruptions += self._under_way
             self._forget(snapshot.n_nodes)
             stale = np.arange(snapshot.n_nodes)
-        if self._budgets is None:
-            self._budgets = Budgets(snapshot.objects)
         self._under_way, self._complete = True, False
         resolvable = ~rejection.unresolvable
         changed = union(stale, np.flatnonzero(resolvable != self._open)) if len(stale) < snapshot.n_nodes else stale
@@ -247,8 +243,9 @@ class Search:
         rows = union(possible[lower[possible]], self._left[~np.isin(self._left, changed)]) if len(self._left) else possible[lower[possible]]
         now = len(rows) if limit is None else max(1, int(np.searchsorted(np.cumsum(1 + snapshot.pod_count[rows]), limit, side="right")))
         self._left = rows[now:]
+        budgets = snapshot.objects.following(Budgets)
         for row in rows[:now].tolist():
-            self.candidates.keep(row, select_victims(row, pod, snapshot, rejection.trial, self._budgets, rejection.evictable))
+            self.candidates.keep(row, select_victims(row, pod, snapshot, rejection.trial, budgets, rejection.evictable))
         return bool(len(self._left))
 
     def _differs_in_time_only(self, pod: PodView, snapshot: Snapshot, trial: Trial) -> bool:
@@ -317,14 +314,13 @@ class PassingSearch:
     be missed, as by kube-scheduler, which searches on a snapshot.
     """
 
-    __slots__ = ("_at", "_budgets", "_budgets_at", "_left", "_proven", "candidates")
+    __slots__ = ("_at", "_left", "_proven", "candidates")
 
     def __init__(self, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> None:
         names, possible, lower = snapshot.names, ~rejection.unresolvable, has_lower(pod.priority, snapshot)
         self._left: list[str] = [names[row] for row in np.flatnonzero(possible & lower)[::-1].tolist()]
         self.candidates: Candidates[str] = Candidates()
         self.candidates.keep_without_victims([names[row] for row in np.flatnonzero(possible & ~lower).tolist()])
-        self._budgets, self._budgets_at = Budgets(snapshot.objects), snapshot.objects.revision_of(objects.PodDisruptionBudget)
         self._at: Hashable = None
         self._proven: set[str] = set()  # candidates that every filter confirms at the moment `_at`
 
@@ -358,13 +354,10 @@ class PassingSearch:
         if at != self._at:
             self._at = at
             self._proven.clear()
-        budgets_at = snapshot.objects.revision_of(objects.PodDisruptionBudget)
-        if budgets_at != self._budgets_at:
-            self._budgets, self._budgets_at = Budgets(snapshot.objects), budgets_at
 
     def _found(self, row: int, pod: PodView, snapshot: Snapshot, rejection: Rejection, *, proves: bool) -> Candidate | tuple[Reason, ...]:
         """The candidate of a node as it is now, with `proves` if every filter confirms it, or the reasons why it is none."""
-        found = select_victims(row, pod, snapshot, rejection.trial, self._budgets, rejection.evictable)
+        found = select_victims(row, pod, snapshot, rejection.trial, snapshot.objects.following(Budgets), rejection.evictable)
         if not proves or not isinstance(found, Candidate):
             return found
         reasons = rejection.trial.confirmed(row, found.victims)
