@@ -1,9 +1,9 @@
 """Controllers: the objects that they know, work queues of keys, and workers that reconcile the objects of the keys.
 
-Only the leader's workers work. A failed key comes back after ever longer waits and does not hold up the others. The queue follows
+Only the leader's workers work. A failed key is requeued with exponential backoff and does not delay the others. The queue follows
 client-go's workqueue (util/workqueue/queue.go, Kubernetes 1.36): a key that is added while it waits occurs once; one that is added
-while a worker has it comes back when the worker is done. So no two workers have the same key, and no change is missed. Keys of objects that
-have changed, or failed, go before keys that only come back after a while, as in controller-runtime's priorityqueue.
+while a worker has it is queued again when the worker is done. So no two workers have the same key, and no change is missed. Keys of objects
+that have changed, or failed, are taken before keys that are only requeued after an interval, as in controller-runtime's priorityqueue.
 
           add                    get                     done
     (absent) ──▶ waiting (dirty) ──▶ being worked on ──▶ (absent)
@@ -41,7 +41,7 @@ _EXPECTED = (api_errors.Conflict, api_errors.NotFound, api_errors.TooManyRequest
 """Expected errors: another writer was first, or the object is deleted. The next attempt sees the new state."""
 
 CHANGED_IN_A_ROW = 4
-"""Keys of changed objects that are taken one after the other, before one that only comes back, if some wait."""
+"""The maximum number of keys of changed objects that are taken in a row while a requeued key waits."""
 
 OBJECTS_PER_STEP = 500
 """Pods of a list that are looked at in one step: below a millisecond."""
@@ -67,7 +67,7 @@ class KeyTaken(Struct, frozen=True):
 
 
 class KeyRetried(Struct, frozen=True):
-    """A key will come back to a work queue after a failure."""
+    """A key is requeued after a failure."""
 
     queue: str
 
@@ -96,24 +96,24 @@ class WorkQueue:
         self._emit = emit
         self._limits = limits or RetryLimits()
         self._waiting: OrderedDict[str, float] = OrderedDict()  # in order of arrival, with the time of it
-        self._again: OrderedDict[str, float] = OrderedDict()  # the same of keys that only come back
+        self._requeued: OrderedDict[str, float] = OrderedDict()  # the same for keys that are requeued after an interval
         self._in_a_row = 0
         self._working: set[str] = set()
         self._dirty: set[str] = set()  # added while being worked on
         self._failures: dict[str, int] = {}
         self._later: list[tuple[float, int, str]] = []
-        self._due: dict[str, tuple[float, bool]] = {}  # and whether the key only comes back
+        self._due: dict[str, tuple[float, bool]] = {}  # the time, and whether the key is only requeued
         self._order = itertools.count()
         self._changed = asyncio.Event()
         self._stopped = False
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._again)
+        return len(self._waiting) + len(self._requeued)
 
     @property
     def idle(self) -> bool:
         """True if no key waits or is worked on; keys that are due later do not count."""
-        return not (self._waiting or self._again or self._working)
+        return not (self._waiting or self._requeued or self._working)
 
     def add(self, key: str) -> None:
         """Add the key, unless it waits already."""
@@ -125,22 +125,22 @@ class WorkQueue:
         if key in self._working:
             self._dirty.add(key)
         else:
-            among[key] = self._again.pop(key, self._clock.monotonic())
+            among[key] = self._requeued.pop(key, self._clock.monotonic())
             self._changed.set()
         self._emit(KeyAdded(self.name))
 
-    def add_after(self, key: str, seconds: float, *, again: bool = False) -> None:
-        """Add the key after a delay in seconds, or at an earlier time that was set before. With `again`, it goes after changed keys."""
+    def add_after(self, key: str, seconds: float, *, requeued: bool = False) -> None:
+        """Add the key after a delay in seconds, or at an earlier time set before. With `requeued`, changed keys go first."""
         due = self._clock.monotonic() + seconds
         if seconds <= 0:
-            self._add(key, self._again if again else self._waiting)
+            self._add(key, self._requeued if requeued else self._waiting)
         elif not self._stopped and due < self._due.get(key, (math.inf,))[0]:
-            self._due[key] = due, again
+            self._due[key] = due, requeued
             heapq.heappush(self._later, (due, next(self._order), key))
             self._changed.set()
 
     def retry(self, key: str, at_least: float = 0.0) -> float:
-        """Seconds until the key comes back, `at_least` so many: each failure in a row doubles them."""
+        """Requeue the key after a failure; return the seconds until then, `at_least` so many. Each failure in a row doubles them."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         wait = max(at_least, min(self._limits.first * 2.0 ** min(failures, 60), self._limits.longest))
@@ -158,7 +158,7 @@ class WorkQueue:
             self._add_due()
             if self._stopped:
                 return None
-            if self._waiting or self._again:
+            if self._waiting or self._requeued:
                 key, since = self._next().popitem(last=False)
                 self._working.add(key)
                 self._emit(KeyTaken(self.name, self._clock.monotonic() - since))
@@ -167,11 +167,11 @@ class WorkQueue:
 
     def _next(self) -> OrderedDict[str, float]:
         """The keys of which the next is taken; some wait."""
-        if self._waiting and (not self._again or self._in_a_row < CHANGED_IN_A_ROW):
+        if self._waiting and (not self._requeued or self._in_a_row < CHANGED_IN_A_ROW):
             self._in_a_row += 1
             return self._waiting
         self._in_a_row = 0
-        return self._again
+        return self._requeued
 
     def done(self, key: str) -> None:
         """Mark the key as done; it waits again if it was added meanwhile."""
@@ -186,7 +186,7 @@ class WorkQueue:
         """Accept and return no more keys; those that wait are dropped."""
         self._stopped = True
         self._waiting.clear()
-        self._again.clear()
+        self._requeued.clear()
         self._changed.set()
 
     async def drained(self) -> None:
@@ -198,10 +198,10 @@ class WorkQueue:
         now = self._clock.monotonic()
         while self._later and self._later[0][0] <= now:
             due, _, key = heapq.heappop(self._later)
-            known, again = self._due.get(key, (math.inf, False))
+            known, requeued = self._due.get(key, (math.inf, False))
             if known == due:
                 del self._due[key]
-                self._add(key, self._again if again else self._waiting)
+                self._add(key, self._requeued if requeued else self._waiting)
 
     async def _changed_or(self, moment: float | None) -> None:
         """Wait until a key was added or finished, or the moment has come."""
@@ -290,7 +290,7 @@ class Controller:
             if not isinstance(again, Postponed):
                 self.queue.forget(key)
             if again is not None:
-                self.queue.add_after(key, again, again=True)
+                self.queue.add_after(key, again, requeued=True)
         self._emit(Reconciled(self.name, result, self._clock.monotonic() - began))
 
 

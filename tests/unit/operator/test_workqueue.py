@@ -140,7 +140,7 @@ def test_no_change_goes_unseen_and_no_key_is_worked_on_twice_at_once(steps):
 def test_keys_that_only_come_back_go_after_changed_ones_but_are_never_left_out():
     async def test(queue, clock, _reported):
         for number in range(6):
-            queue.add_after(f"again{number}", 1.0, again=True)
+            queue.add_after(f"again{number}", 1.0, requeued=True)
         clock.move(1.0)
         assert await queue.get() == "again0"
         for number in range(3 * CHANGED_IN_A_ROW):
@@ -158,7 +158,7 @@ def test_keys_that_only_come_back_go_after_changed_ones_but_are_never_left_out()
 
 def test_a_failed_key_comes_back_as_a_changed_one():
     async def test(queue, clock, _reported):
-        queue.add_after("again", 0.5, again=True)
+        queue.add_after("again", 0.5, requeued=True)
         queue.retry("failed")
         clock.move(0.5)
         assert [await queue.get(), await queue.get()] == ["failed", "again"]
