@@ -128,7 +128,7 @@ def service(app: ObjectMeta, spec: PolicyAppSpec) -> dict[str, Any] | None:
 
 
 def policy_name(app: ObjectMeta) -> str:
-    """The name of the policy that an app brings along; no namespace has a dot in its name, so no two apps share one."""
+    """The name of the inline policy of an app; no namespace has a dot in its name, so no two apps share one."""
     return f"{app.namespace}.{app.name}"
 
 

@@ -72,7 +72,7 @@ class StorePolicies:
         return self._store.status(SOURCE, key)
 
     def compiled(self, name: str) -> CompiledPolicy | None:
-        """The policy of that name that holds; one that decides comes before a shadow policy."""
+        """The policy of that name that is in force; one that decides comes before a shadow policy."""
         active = self._store.active
         if self._held is None or self._held[0] is not active:
             shadow_chains = [chain for shadows in active.shadows.values() for chain in shadows.values()]

@@ -52,7 +52,7 @@ _REFUSED = (api_errors.Invalid, api_errors.BadRequest)
 
 
 class AdmittedApps:
-    """The apps of each namespace by age. `admitted` is called with the key of an app for which there is room now."""
+    """The apps of each namespace by age. `admitted` is called with the key of an app that is admitted now."""
 
     def __init__(self, limit: int, admitted: Callable[[str], None]) -> None:
         self._limit = limit
@@ -96,7 +96,7 @@ def _age(meta: ObjectMeta) -> Age:
 
 
 class InlinePolicies:
-    """The SchedulingPolicies that apps bring along, made once for each generation of an app: a long text takes longer than a decision."""
+    """The SchedulingPolicies of inline policies of apps, made once for each generation of an app, because a long text takes long."""
 
     def __init__(self, clock: Clock) -> None:
         self._thread = BuildThread(clock)
@@ -277,7 +277,7 @@ class PolicyAppReconciler:
     # ── the end ──
 
     async def _delete_objects(self, app: PolicyApp) -> float | None:
-        """Seconds until the next look; None if nothing is left. Deletes what was made, the policy last, and then takes the finalizer away.
+        """Seconds until the next reconcile; None if nothing is left. Deletes what was made, the policy last, then the finalizer.
 
         Reads from the API server: the informers may not have the latest writes yet. An app that is held by the finalizer of somebody else
         may have lost ours before its objects were deleted. They are deleted too, when the informers have them.

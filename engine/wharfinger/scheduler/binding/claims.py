@@ -243,7 +243,7 @@ class DeviceClaims:
             await self._request(writer.unreserve, claim, pod)
 
     async def _request(self, send: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The answer of a request to the writer of claims, sent when there is room."""
+        """The answer of a request to the writer of claims, sent when fewer than the limit are under way."""
         async with self._room:
             return await send(*args, **kwargs)
 

@@ -185,7 +185,7 @@ class BindingCycle:
         self._background.cancel()
 
     def undo(self, queued: QueuedPod, placement: Placement, *, known: bool = True) -> None:
-        """Unreserve and forget the pod; if the placement is known to the queue (`known`), notify it that the room is free.
+        """Unreserve and forget the pod; if the placement is known to the queue (`known`), notify it that its resources are free.
 
         A plugin that raises in Unreserve is reported, and the pod is forgotten anyway.
         """
