@@ -57,6 +57,7 @@ def rows(printed):
     [
         (("node-a",), [("-", "default/web", "node-a", "refused:")]),
         (("node-a", *KUBECTL_DRAINS_ALL), [("1", "default/web", "node-a", "node-b")]),
+        (("node-a", *KUBECTL_DRAINS_ALL, "--ignore-daemonsets"), [("1", "default/web", "node-a", "node-b")]),
         (("node/node-a", *KUBECTL_DRAINS_ALL), [("1", "default/web", "node-a", "node-b")]),
         (("-l", "pool=old", *KUBECTL_DRAINS_ALL), [("1", "default/web", "node-a", "node-b"), ("2", "default/alone", "node-c", "gone:")]),
         (

@@ -142,6 +142,9 @@ def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Evict pods without a controller too.")] = False,
     delete_emptydir_data: Annotated[bool, typer.Option("--delete-emptydir-data", help="Evict pods with an emptyDir too.")] = False,
+    _ignore_daemonsets: Annotated[
+        bool, typer.Option("--ignore-daemonsets", help="No effect: pods of DaemonSets always stay, as with this flag of kubectl drain.")
+    ] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the nodes at the end instead of keeping them cordoned.")] = False,
     pending: Annotated[bool, typer.Option("--pending", help="Place the pending pods of the snapshot too.")] = False,
     output: what_if_input.Output = "text",
