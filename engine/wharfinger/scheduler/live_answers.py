@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 TIMEOUT = 20.0
 MAX_SUGGESTED = 5000
 """Pods among which a similar name is looked for."""
+MAX_LISTED = 5
+"""Policies in force that are named in an error."""
 Demand = Mapping[str, int]
 
 
@@ -117,7 +119,8 @@ def _in_force(active: ActivePolicies, name: str) -> tuple[str, Chain, Chain]:
     known = {policy.name for chain in active.chains.values() for policy in chain.policies}
     known |= {shadow for shadows in active.shadows.values() for shadow in shadows}
     nearest = wording.closest(name, known)
-    raise UnknownObject(f"no policy {name} is in force" + (f"; did you mean {nearest}?" if nearest else ""))
+    others = f"; in force: {wording.capped(sorted(known), MAX_LISTED)}" if known else ""
+    raise UnknownObject(f"no policy {name} is in force" + (f"; did you mean {nearest}?" if nearest else others))
 
 
 def _waits(scheduler: Scheduler, pod: PodView, profile: str) -> bool:
