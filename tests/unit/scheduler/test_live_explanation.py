@@ -168,5 +168,5 @@ def test_a_policy_in_force_is_explained_on_a_copy_of_the_state(shadow):
     assert running.scheduler.state.is_placed(running.scheduler.known_pod("default/old").uid)
     with pytest.raises(UnknownObject, match="no policy mixx is in force; did you mean mix"):
         explained_policy(running, active, "mixx")
-    with pytest.raises(UnknownObject, match="no policy zones is in force; in force: mix$"):
+    with pytest.raises(UnknownObject, match=r"no policy zones is in force; in force: mix$"):
         explained_policy(running, active, "zones")
