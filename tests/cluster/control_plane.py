@@ -223,6 +223,7 @@ class ControlPlane:
         flags = [
             "--leader-elect=false",
             "--pvclaimbinder-sync-period=1s",
+            "--concurrent-replicaset-syncs=1",  # pods are created again in the order in which others were evicted
             *("--kube-api-qps=1000", "--kube-api-burst=2000"),  # a claim for each of 1,000 pods takes minutes otherwise
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",

@@ -12,11 +12,12 @@ from collections import Counter
 
 import pytest
 
-from tests.cluster import asked_scenarios
+from tests.cluster import asked_scenarios, graceful_scenarios
 from tests.cluster.live import NAME
 from tests.cluster.process import WharfProcess
-from tests.cluster.what_if_batch import Batch
-from tests.cluster.what_if_scenarios import KINDS, OTHER_NAME, OTHER_POLICY, POLICY, DrainScenario, scenario, setting
+from tests.cluster.scenario_kinds import KINDS, scenario
+from tests.cluster.what_if_batch import DECISION_LOG, Batch
+from tests.cluster.what_if_scenarios import OTHER_NAME, OTHER_POLICY, POLICY, DrainScenario, setting
 from tests.testbed import build
 from wharfinger.what_if.drain.answer import DrainOutcome
 
@@ -29,6 +30,7 @@ ANSWERS = {
     *("rebalance: moves", "rebalance: stays"),
     *("gangs: fits", "gangs: does not fit"),
     *("capacity: fits", "capacity: does not fit", "diff: changes", "diff: same"),
+    *("workloads: fits", "workloads: does not fit", "log: changes", "log: same"),
 }
 
 ASKED = {
@@ -36,7 +38,9 @@ ASKED = {
     *(f"preview: {answer}" for answer in ("placed", "waits", "further", "drained", "drainedForbidden", "drainedRefused", "new nodes")),
 }
 
-RARE = {"evaluate: refused", "preview: drainedForbidden"}
+GRACEFUL = {f"drain: {outcome}" for outcome in ("placed", "waits", "gone", "forbidden", "refused", "stays")}
+
+RARE = {"evaluate: refused", "preview: drainedForbidden", "drain: placed", "gangs: fits"}
 """Answers that fewer than a hundred scenarios may leave out."""
 
 
@@ -64,31 +68,40 @@ def policies(tmp_path):
 
 @pytest.fixture
 def scheduler(defined, policies, tmp_path):
-    """A `wharf run` with both schedulers.
+    """A `wharf run` with both schedulers; each compares its decisions with the policies of the other, which must change nothing.
 
     Its backoffs are longer than the queue takes, so that the order of attempts does not depend on the speed of the machine. They end while
     a test waits: an attempt may fail because a controller has written the same volume.
     """
+    shadows = {NAME: policies[OTHER_NAME], OTHER_NAME: policies[NAME]}
     settings = {
         "apiVersion": "config.wharfinger.dev/v1alpha1",
         "kind": "WharfingerConfiguration",
-        "profiles": [{"schedulerName": name, "policies": [str(path)]} for name, path in policies.items()],
+        "profiles": [
+            {"schedulerName": name, "policies": [str(path)], "shadowPolicies": [str(shadows[name])]} for name, path in policies.items()
+        ],
         "podInitialBackoffSeconds": 20,
         "podMaxBackoffSeconds": 20,
     }
     (tmp_path / "wharf.yaml").write_text(json.dumps(settings))
     flags = ["--config", tmp_path / "wharf.yaml", "--custom-resources", "--tenant-policies=Trusted"]
+    flags += ["--decision-log", tmp_path / DECISION_LOG]
     with WharfProcess(defined, *flags) as running:
         yield running
 
 
 @pytest.mark.parametrize(
-    ("drawn", "expected"), [(scenario, ANSWERS), (asked_scenarios.scenario, ASKED)], ids=["commands", "running scheduler"]
+    ("drawn", "expected", "share"),
+    [
+        pytest.param(scenario, ANSWERS, 1, id="commands"),
+        pytest.param(asked_scenarios.scenario, ASKED, 1, id="running scheduler"),
+        pytest.param(graceful_scenarios.scenario, GRACEFUL, 3, id="graceful drains"),
+    ],
 )
-def test_the_prediction_is_what_happens(control_plane, scheduler, owners, policies, tmp_path, record_property, drawn, expected):  # noqa: PLR0917
+def test_the_prediction_is_what_happens(control_plane, scheduler, owners, policies, tmp_path, record_property, drawn, expected, share):  # noqa: PLR0917
     done = []
-    for first in range(FIRST, FIRST + SCENARIOS, AT_ONCE):
-        seeds = range(first, min(first + AT_ONCE, FIRST + SCENARIOS))
+    for first in range(FIRST, FIRST + SCENARIOS // share, AT_ONCE):
+        seeds = range(first, min(first + AT_ONCE, FIRST + SCENARIOS // share))
         made = [drawn(seed, *place) for seed, place in zip(seeds, owners.items(), strict=False)]
         batch = Batch(control_plane, scheduler, made)
         batch.build()
@@ -103,6 +116,8 @@ def test_the_prediction_is_what_happens(control_plane, scheduler, owners, polici
     record_property("answers", dict(answers))
     problems = [f"scenario {one.seed} ({type(one).__name__}): {problem}" for one in done for problem in one.problems]
     assert not problems, "\n".join(problems)
+    _, metrics = scheduler.get("/metrics")
+    assert re.search(r'^wharfinger_policy_shadow_decisions_total\{[^}]*result="disagree"[^}]*\} [1-9]', metrics, re.MULTILINE)
     assert {answer for answer, n in answers.items() if n} >= (expected if len(done) >= 100 else expected - RARE), (
         "the scenarios leave out a kind of answer"
     )

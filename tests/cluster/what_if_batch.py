@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -18,10 +19,12 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.live import NAME
 from tests.cluster.process import WharfProcess
 from tests.cluster.waiting import eventually
-from tests.cluster.what_if_scenarios import ABSENT, Scenario
+from tests.cluster.what_if_scenarios import ABSENT, Pause, Scenario, by_origin
 
 WHARF = Path(sys.executable).with_name("wharf")
 PARALLEL = 8
+DECISION_LOG = "decisions.jsonl"
+"""The name of the file in which the scheduler records its decisions, in the folder of the snapshot."""
 Plain = dict[str, Any]
 
 
@@ -44,6 +47,8 @@ class Batch:
         self._api.create_many(pod for one in self._scenarios for pod in one.pods.values() if "nodeName" in pod["spec"])
         self._create([pod for pod in one.pods.values() if "nodeName" not in pod["spec"]] for one in self._scenarios)
         self._wait_until_idle()
+        self._api.create_many(workload for one in self._scenarios for workload in one.workloads)
+        eventually(self._workloads_have_their_pods)
         self._api.create_many(budget for one in self._scenarios for budget in one.budgets)
         eventually(self._budgets_are_known)
         for one in self._scenarios:
@@ -56,19 +61,28 @@ class Batch:
         compiled = {name: wharfinger.load_policies(path) for name, path in policies.items()}
         cluster = wharfinger.load_snapshot(snapshot)
         for one in self._scenarios:
-            one.url, one.control_plane = self._scheduler.url, self._cluster
+            one.url, one.control_plane, one.decision_log = self._scheduler.url, self._cluster, folder / DECISION_LOG
             one.rebalancing = [str(WHARF), "rebalance", "--live", f"--kubeconfig={self._cluster.kubeconfig}", f"--policy={policies[NAME]}"]
             one.foretell(cluster, compiled)
 
     def do(self) -> None:
         """Do what was asked about in every scenario, one step of each at a time."""
         at_work = [one.work(self._api) for one in self._scenarios]
-        while at_work:
-            with ThreadPoolExecutor(PARALLEL) as pool:
-                made = list(pool.map(lambda work: next(work, None), at_work))
-            at_work = [work for work, pods in zip(at_work, made, strict=True) if pods is not None]
-            self._create(pods for pods in made if pods)
-            self._wait_until_idle()
+        try:
+            while at_work:
+                with ThreadPoolExecutor(PARALLEL) as pool:
+                    made = list(pool.map(lambda work: next(work, None), at_work))
+                at_work = [work for work, pods in zip(at_work, made, strict=True) if pods is not None]
+                if Pause.CONTROLLERS in made:
+                    eventually(self._budgets_are_known)
+                    self._signal_controllers(signal.SIGSTOP)
+                elif Pause.END in made:
+                    self._let_controllers_create()
+                else:
+                    self._create(pods for pods in made if pods)
+                self._wait_until_idle()
+        finally:
+            self._signal_controllers(signal.SIGCONT)
 
     def compare(self) -> None:
         """Add to each scenario what is not as it was predicted."""
@@ -98,6 +112,25 @@ class Batch:
             eventually(lambda: all(map(_has_its_claims, self._api.list("Pod"))))
         finally:
             self._scheduler.signal(signal.SIGCONT)
+
+    def _let_controllers_create(self) -> None:
+        """Let the controllers go on, and the scheduler once they have created all that they create now."""
+        self._scheduler.signal(signal.SIGSTOP)
+        try:
+            self._signal_controllers(signal.SIGCONT)
+            eventually(lambda: all(one.is_replaced(self._api.list("Pod", one.namespace)) for one in self._scenarios))
+            eventually(lambda: all(map(_has_its_claims, self._api.list("Pod"))))
+        finally:
+            self._scheduler.signal(signal.SIGCONT)
+
+    def _signal_controllers(self, number: signal.Signals) -> None:
+        os.kill(self._cluster.controllers.pid, number)
+
+    def _workloads_have_their_pods(self) -> bool:
+        """True if every pod that a workload selects is owned by it."""
+        wanted = {(one.namespace, workload["metadata"]["name"]) for one in self._scenarios for workload in one.workloads}
+        pods = [pod["metadata"] for pod in self._api.list("Pod")]
+        return wanted == {(pod["namespace"], owner["name"]) for pod in pods for owner in pod.get("ownerReferences", ())} & wanted
 
     def _wait_until_idle(self) -> None:
         """Returns when the scheduler has nothing to do now and every pod with a node runs, and that lasts for a moment."""
@@ -134,17 +167,18 @@ class Batch:
 
     def _budgets_are_known(self) -> bool:
         """True if the controller of budgets has counted all pods that each covers."""
-        ready = [pod["metadata"] for pod in self._api.list("Pod") if is_ready(pod)]
+        ready = [pod["metadata"] for pod in self._api.list("Pod") if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
         for budget in self._api.list("PodDisruptionBudget"):
             wanted = budget["spec"]["selector"].get("matchLabels", {}).items()
             namespace, status = budget["metadata"]["namespace"], budget.get("status", {})
             n_pods = sum(each["namespace"] == namespace and wanted <= each.get("labels", {}).items() for each in ready)
-            if (status.get("observedGeneration"), status.get("currentHealthy")) != (1, n_pods):
+            allowed = max(0, n_pods - budget["spec"]["minAvailable"])
+            if [status.get(name) for name in ("observedGeneration", "currentHealthy", "disruptionsAllowed")] != [1, n_pods, allowed]:
                 return False
         return True
 
     def _pods(self, one: Scenario) -> dict[str, Plain]:
-        return {pod["metadata"]["name"]: pod for pod in self._api.list("Pod", one.namespace)}
+        return by_origin(self._api.list("Pod", one.namespace))
 
 
 def _after_a_moment(condition: Callable[[], bool]) -> bool:

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import http.client
 import random
-import subprocess
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import wharfinger
@@ -30,14 +29,10 @@ from tests.cluster.api import Api, Refused
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.live import NAME
 from tests.cluster.waiting import eventually
-from wharfinger.framework.chain import assemble
-from wharfinger.model.state.copies import checkpoint_of, restored
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import DryRun
 from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain.answer import Drain, DrainedPod, DrainOutcome
-from wharfinger.what_if.rebalance.movable import Limits
-from wharfinger.what_if.rebalance.plan import Goal, PlanOptions, Rebalance, rebalance
 
 POLICY = """
 policy "what-if"
@@ -70,12 +65,25 @@ TAINT = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 MIRROR = {"kubernetes.io/config.mirror": "x"}
 WIDGET = "example.com/widget"
+OWNERS = {"StatefulSet": "apps/v1", "DaemonSet": "apps/v1", "Job": "batch/v1"}
+"""Kinds of owners whose controllers the testbed has not, with their versions."""
 MANY = 1000
 SANDBOX, OVERHEAD = "sandbox", 250
 """A runtime class, and the millicores that it adds to each pod."""
+ORIGIN = "tests.wharfinger.dev/origin"
+"""The label of pods that a real controller creates again, under another name: the name of the first of them."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 Plain = dict[str, Any]
+
+
+class Pause(Enum):
+    """What work of a scenario yields beside pods: all scenarios of a batch do it at the same time."""
+
+    CONTROLLERS = "controllers"
+    """The controllers of the control plane stop, once they have counted all pods."""
+    END = "end"
+    """They go on, and `is_replaced` becomes true before the scheduler sees anything of it."""
 
 
 def setting(namespaces: Iterable[str]) -> Iterator[Plain]:
@@ -107,16 +115,29 @@ def setting(namespaces: Iterable[str]) -> Iterator[Plain]:
     for name in namespaces:
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         yield {**devices.template(), "metadata": {"name": devices.TEMPLATE, "namespace": name}}
-        yield from (_owner(kind, name) for kind in ("StatefulSet", "DaemonSet"))
+        yield from (_owner(kind, name) for kind in OWNERS)
 
 
 def _owner(kind: str, namespace: str) -> Plain:
     selector = {"owner": kind}
-    template = {"metadata": {"labels": selector}, "spec": objects.pod("")["spec"]}
+    template = {"metadata": {"labels": selector}, "spec": objects.pod("", restartPolicy="Never" if kind == "Job" else "Always")["spec"]}
     spec = {"selector": {"matchLabels": selector}, "template": template}
     if kind == "StatefulSet":  # wants more pods than any scenario has, as each that leaves is created again
         spec |= {"serviceName": "none", "replicas": 1000}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "owner", "namespace": namespace}, "spec": spec}
+    if kind == "Job":
+        spec |= {"manualSelector": True}
+    return {"apiVersion": OWNERS[kind], "kind": kind, "metadata": {"name": "owner", "namespace": namespace}, "spec": spec}
+
+
+def owned_by(kind: str, owners: Mapping[str, str]) -> list[Plain]:
+    """The owner references of a pod of such an owner in its namespace."""
+    return [{"apiVersion": OWNERS[kind], "kind": kind, "name": "owner", "uid": owners[kind], "controller": True}]
+
+
+def by_origin(pods: Iterable[Plain]) -> dict[str, Plain]:
+    """The pods by the names under which scenarios know them; a replacement rather than the pod that it replaces."""
+    ordered = sorted(pods, key=lambda pod: "deletionTimestamp" not in pod["metadata"])
+    return {pod["metadata"].get("labels", {}).get(ORIGIN, pod["metadata"]["name"]): pod for pod in ordered}
 
 
 @dataclass(slots=True)
@@ -132,12 +153,16 @@ class Scenario:
     others: list[Plain] = field(default_factory=list)
     pods: dict[str, Plain] = field(default_factory=dict)
     budgets: list[Plain] = field(default_factory=list)
+    workloads: list[Plain] = field(default_factory=list)
+    """Workloads that pods without an owner belong to from now on."""
     uids: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     rebalancing: list[str] = field(default_factory=list)
     """The command that rebalances the cluster, without a goal."""
     url: str = ""
     """Where the scheduler answers."""
+    decision_log: Path = Path()
+    """The file in which the scheduler records its decisions."""
     control_plane: ControlPlane | None = None
 
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
@@ -184,9 +209,13 @@ class Scenario:
         """Answer the question on a snapshot; `policies` are those of each scheduler, by its name."""
         raise NotImplementedError
 
-    def work(self, api: Api) -> Iterator[Sequence[Plain]]:
+    def work(self, api: Api) -> Iterator[Sequence[Plain] | Pause]:
         """Do what was asked about: at each step yields pods to be created in this order, and continues when the cluster has settled."""
         raise NotImplementedError
+
+    def is_replaced(self, pods: Iterable[Plain]) -> bool:
+        """True if the controllers have created again what they create while pods leave; `pods` are those of the namespace."""
+        return True
 
     def compare(self, pods: Mapping[str, Plain]) -> None:
         """Add a problem for every pod that is not where it was predicted; `pods` are those of the namespace by name."""
@@ -218,7 +247,7 @@ class Scenario:
                 self.budgets.append(_budget(f"{app}-budget", self.namespace, {"matchLabels": {"app": app}}, draw.randint(0, most)))
 
     def _pods(self, api: Api) -> dict[str, Plain]:
-        return {pod["metadata"]["name"]: pod for pod in api.list("Pod", self.namespace)}
+        return by_origin(api.list("Pod", self.namespace))
 
     def _pending(self, cluster: Cluster) -> list[Any]:
         return [pod for pod in cluster.pending if pod.namespace == self.namespace]
@@ -261,23 +290,35 @@ class DrainScenario(Scenario):
                 api.patch("Node", node["metadata"]["name"], {"spec": {"unschedulable": True, "taints": taints}})
         yield ()
         for step in range(1, self.predicted.steps + 1):
-            leaving = [pod for pod in self.predicted.pods if pod.step == step]
-            for pod in leaving:
-                eventually(lambda pod=pod: self._evict(api, pod), within=60)
-            if not any(pod.alone for pod in leaving):  # then others may leave by their budgets, and would change what waiting pods get
-                self._see_that_others_stay(api, step, {pod.source for pod in leaving})
-            yield ()
-            yield [without_node(self.pods[_name(pod)]) for pod in leaving if pod.placement is not None]
+            yield from self._do(api, step, [pod for pod in self.predicted.pods if pod.step == step])
         for pod in self.predicted.of(DrainOutcome.FORBIDDEN):
             if not _is_refused(api, pod):
                 self.problems.append(f"{pod.pod}: its eviction is predicted to be forbidden ({pod.reason}), and it is allowed")
 
-    def _evict(self, api: Api, pod: DrainedPod) -> bool:
-        try:
-            api.evict(_name(pod), self.namespace)
-        except Refused as refusal:
-            raise AssertionError(f"{pod.pod} is not evicted in step {pod.step}: {refusal}") from None
-        return True
+    def _do(self, api: Api, step: int, leaving: Sequence[DrainedPod]) -> Iterator[Sequence[Plain] | Pause]:
+        """Evict the pods of a step, and create their replacements."""
+        self._evict(api, step, leaving)
+        yield ()
+        yield self._created_again(leaving)
+
+    def _created_again(self, left: Iterable[DrainedPod]) -> list[Plain]:
+        """The pods that are created again, without a node."""
+        return [without_node(self.pods[_name(pod)]) for pod in left if pod.placement is not None]
+
+    def _evict(self, api: Api, step: int, leaving: Sequence[DrainedPod], *, grace: int = 0) -> None:
+        """Evict the pods of a step, and see that others of their nodes may not leave."""
+
+        def is_evicted(pod: DrainedPod) -> bool:
+            try:
+                api.evict(_name(pod), self.namespace, grace=grace)
+            except Refused as refusal:
+                raise AssertionError(f"{pod.pod} is not evicted in step {step}: {refusal}") from None
+            return True
+
+        for pod in leaving:
+            eventually(lambda pod=pod: is_evicted(pod), within=60)
+        if not any(pod.alone for pod in leaving):  # then others may leave by their budgets, and would change what waiting pods get
+            self._see_that_others_stay(api, step, {pod.source for pod in leaving})
 
     def _see_that_others_stay(self, api: Api, step: int, sources: set[str]) -> None:
         """Add a problem for each pod of these nodes that is predicted to leave later and may leave now."""
@@ -333,15 +374,19 @@ class CapacityScenario(Scenario):
 
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
         """Choose the objects, and the pod that is asked about."""
+        self._draw_running(draw, owners)
         asked = self._draw_asked(draw, owners)
         if draw.random() < 0.1:
             self._give_volume(asked, draw.choice(self.nodes)["metadata"]["name"], bound=False)
         self.pods["asked"] = asked
 
-    def _draw_asked(self, draw: random.Random, owners: Mapping[str, str]) -> Plain:
-        """Choose the objects, of pods those with a node; returns the kind of pod that is asked about."""
+    def _draw_running(self, draw: random.Random, owners: Mapping[str, str]) -> None:
+        """Choose the objects, of pods those with a node."""
         Scenario.draw(self, draw, owners)
         self.pods = {name: pod for name, pod in self.pods.items() if "nodeName" in pod["spec"]}
+
+    def _draw_asked(self, draw: random.Random, owners: Mapping[str, str]) -> Plain:
+        """The kind of pod that is asked about."""
         asked, _ = draw_pod("asked", self.namespace, self.seed, draw, owners)
         asked["metadata"] = {**asked["metadata"], "annotations": {}, "ownerReferences": []}
         asked["spec"]["schedulerName"] = ABSENT
@@ -355,7 +400,7 @@ class CapacityScenario(Scenario):
     def work(self, api: Api) -> Iterator[Sequence[Plain]]:
         """Create one pod more than fits."""
         api.delete("Pod", "asked", self.namespace)
-        yield [_served_by(NAME, _renamed(self.pods["asked"], f"more-{i:03d}")) for i in range(self.predicted.total() + 1)]
+        yield [served_by(NAME, renamed(self.pods["asked"], f"more-{i:03d}")) for i in range(self.predicted.total() + 1)]
 
     def compare(self, pods: Mapping[str, Plain]) -> None:
         """See that every node has as many as predicted, and one pod waits."""
@@ -379,9 +424,10 @@ class GroupCapacityScenario(CapacityScenario):
 
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
         """Choose the objects, and the gang that is asked about."""
+        self._draw_running(draw, owners)
         asked = self._draw_asked(draw, owners)
         self.members = draw.randint(2, 4)
-        gang = [_renamed({**asked, "spec": {**asked["spec"]}}, f"asked-{i}") for i in range(self.members)]
+        gang = [renamed({**asked, "spec": {**asked["spec"]}}, f"asked-{i}") for i in range(self.members)]
         self.others.append(_gang("asked", self.members, self.namespace))
         self.pods |= {pod["metadata"]["name"]: _of_gang(pod, "asked") for pod in gang}
 
@@ -401,7 +447,7 @@ class GroupCapacityScenario(CapacityScenario):
         for name in names:
             api.create(_gang(name, self.members, self.namespace))
         pods = ((name, f"{name}-{i}") for name in names for i in range(self.members))
-        yield [_of_gang(_served_by(NAME, _renamed(model, pod)), name) for name, pod in pods]
+        yield [_of_gang(served_by(NAME, renamed(model, pod)), name) for name, pod in pods]
 
     def compare(self, pods: Mapping[str, Plain]) -> None:
         """See that every node has as many as predicted, and one gang waits."""
@@ -432,8 +478,7 @@ class DiffScenario(Scenario):
         """Choose the objects. No claims are made from templates: a scheduler sees a pod before its claim, and tries others meanwhile."""
         Scenario.draw(self, draw, owners)
         for pod in self.pods.values():
-            pod["spec"].pop("resourceClaims", None)
-            pod["spec"]["containers"][0]["resources"].pop("claims", None)
+            without_device_claims(pod)
         waiting = [pod for pod in self.pods.values() if "nodeName" not in pod["spec"]]
         if len(waiting) > 3:
             self._make_gang(draw, draw.sample(waiting, draw.randint(2, 4)), "gang")
@@ -454,7 +499,7 @@ class DiffScenario(Scenario):
         yield self._created(self.predicted.after.run, OTHER_NAME)
 
     def _created(self, run: DryRun, scheduler: str) -> list[Plain]:
-        return [_served_by(scheduler, self.pods[result.pod.partition("/")[2]]) for result in run.results]
+        return [served_by(scheduler, self.pods[result.pod.partition("/")[2]]) for result in run.results]
 
     def _remove(self, api: Api) -> None:
         for name, pod in self.pods.items():
@@ -482,95 +527,6 @@ class DiffScenario(Scenario):
         return Counter({"diff: changes": len(self.predicted.changes), "diff: same": self.predicted.pods - len(self.predicted.changes)})
 
 
-ONE_AT_A_TIME = threading.Lock()
-GOALS = (Goal.FREE_NODES, Goal.VIOLATIONS, Goal.POINTS)
-
-
-@dataclass(slots=True)
-class RebalanceScenario(Scenario):
-    """Pods are moved by `wharf rebalance --apply`, which plans again."""
-
-    goal: Goal = Goal.FREE_NODES
-    predicted: Rebalance | None = None
-    reported: str = ""
-
-    @property
-    def waits_for(self) -> str:
-        """The scheduler of the pods without a node: they are in the queue before the first move."""
-        return NAME
-
-    def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
-        """Choose the objects, the budgets and the goal."""
-        Scenario.draw(self, draw, owners)
-        self._draw_budgets(draw, likely=0.3, most=3)
-        self.goal = GOALS[self.seed // len(KINDS) % len(GOALS)]
-
-    def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
-        """Plan the moves, on a copy of the cluster."""
-        state = restored(checkpoint_of(cluster.state), cluster.state.snapshot().now)
-        plan_options = PlanOptions(goals=(self.goal,), limits=Limits(namespaces=frozenset({self.namespace})))
-        self.predicted = rebalance(assemble(policies[NAME]), state, plan_options, self._pending(cluster))
-
-    def work(self, api: Api) -> Iterator[Sequence[Plain]]:
-        """Run the command, and create a replacement for each pod that it evicts."""
-        while not ONE_AT_A_TIME.acquire(blocking=False):
-            yield ()
-        try:
-            flags = (f"--goal={self.goal.value}", f"--namespace={self.namespace}", "--min-age=0s", "--apply")
-            running = subprocess.Popen([*self.rebalancing, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            try:
-                while (gone := self._gone(api, running)) is not None:
-                    yield [without_node(self.pods[name]) for name in gone]
-                self.reported, _ = running.communicate(timeout=60)
-            finally:
-                running.kill()
-            if running.returncode:
-                self.problems.append(f"exit code {running.returncode}: {self.reported}")
-        finally:
-            ONE_AT_A_TIME.release()
-
-    def _gone(self, api: Api, running: subprocess.Popen[str]) -> list[str] | None:
-        """The pods that do not exist any more, as soon as there are some; None when the command has ended."""
-        while running.poll() is None:
-            gone = sorted(self.pods.keys() - self._pods(api).keys())
-            if gone:
-                return gone
-            time.sleep(0.05)
-        return None
-
-    def compare(self, pods: Mapping[str, Plain]) -> None:
-        """See that the pods of the plan are where it says, under a new uid, and all others that had a node where they were."""
-        assert self.predicted is not None
-        planned = {move.pod.partition("/")[2]: move for move in self.predicted.moves}
-        for name, pod in self.pods.items():
-            found = pods.get(name)
-            node = None if found is None else found["spec"].get("nodeName")
-            is_new = found is not None and found["metadata"]["uid"] != self.uids[name]
-            move = planned.get(name)
-            wanted = pod["spec"].get("nodeName") if move is None else move.target
-            if (wanted is not None and node != wanted) or is_new != (move is not None):
-                self.problems.append(
-                    f"{name}: predicted {wanted}, moved: {move is not None}; found on {node}, moved: {is_new}; {self.reported}"
-                )
-
-    @property
-    def answers(self) -> Counter[str]:
-        """The numbers of pods that move and that stay."""
-        assert self.predicted is not None
-        moves = len(self.predicted.moves)
-        return Counter({"rebalance: moves": moves, "rebalance: stays": len(self.pods) - moves})
-
-
-KINDS = (DrainScenario, CapacityScenario, DiffScenario, RebalanceScenario, GroupCapacityScenario)
-
-
-def scenario(seed: int, namespace: str, owners: Mapping[str, str]) -> Scenario:
-    """The random scenario of that number; `owners` has the uids of the owners in its namespace by kind."""
-    made = KINDS[seed % len(KINDS)](namespace, seed)
-    made.draw(random.Random(seed), owners)
-    return made
-
-
 def _name(pod: DrainedPod) -> str:
     return pod.pod.partition("/")[2]
 
@@ -580,7 +536,14 @@ def without_node(pod: Plain) -> Plain:
     return {**pod, "spec": {key: value for key, value in pod["spec"].items() if key != "nodeName"}}
 
 
-def _served_by(scheduler: str, pod: Plain) -> Plain:
+def without_device_claims(pod: Plain) -> None:
+    """Take the claims that are made from templates from a pod."""
+    pod["spec"].pop("resourceClaims", None)
+    pod["spec"]["containers"][0]["resources"].pop("claims", None)
+
+
+def served_by(scheduler: str, pod: Plain) -> Plain:
+    """The pod with another scheduler."""
     return {**pod, "spec": {**pod["spec"], "schedulerName": scheduler}}
 
 
@@ -592,7 +555,8 @@ def _of_gang(pod: Plain, name: str) -> Plain:
     return {**pod, "spec": {**pod["spec"], "schedulingGroup": {"podGroupName": name}}}
 
 
-def _renamed(pod: Plain, name: str) -> Plain:
+def renamed(pod: Plain, name: str) -> Plain:
+    """The pod with another name."""
     return {**pod, "metadata": {**pod["metadata"], "name": name}}
 
 
@@ -618,8 +582,7 @@ def draw_pod(name: str, namespace: str, seed: int, draw: random.Random, owners: 
     pod = objects.pod(name, cpu=f"{millis}m", memory="64Mi", namespace=namespace, labels=labels, scheduler=NAME, **spec)
     kind = draw.choices(("StatefulSet", "DaemonSet", None), (80, 7, 13))[0]
     if kind is not None:
-        reference = {"apiVersion": "apps/v1", "kind": kind, "name": "owner", "uid": owners[kind], "controller": True}
-        pod["metadata"]["ownerReferences"] = [reference]
+        pod["metadata"]["ownerReferences"] = owned_by(kind, owners)
     elif draw.random() < 0.2:
         pod["metadata"]["annotations"] = MIRROR
     if draw.random() < 0.1 and kind != "DaemonSet":
