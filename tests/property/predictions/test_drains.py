@@ -18,7 +18,7 @@ TIMED = (1034, 5034, 7027)
 """Clusters in which it matters that no change wakes a pod which a rule about a metric has rejected."""
 GUARDED = (4083, 6091)
 """Clusters in which it matters, if all have priorities and budgets, which pods leave for a group, and which are unhealthy."""
-GANGS = (8032, 8212, 8269, 8285, 22005)
+GANGS = (8032, 8212, 8269, 8285, 22005, 42114)
 """Clusters in which it matters, if all have gangs, metrics and priorities, when a group is tried again, and which pods are marked."""
 PRIORITIES = ("priorities", "preemption")
 

@@ -232,6 +232,21 @@ def test_a_pod_that_no_change_wakes_does_not_preempt():
     assert outcomes(drained(cluster, waiting=[waiting])) == [("one", "waits", None, 1), ("waiting", "waits", None, None)]
 
 
+def test_a_pod_that_evictions_wake_in_vain_may_preempt():
+    """The pods of the drained node are one step. None of them makes room for the pod that waits, but each wakes it."""
+    failed = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
+    waiting = PodView(decode.convert(pod("waiting", requests={"cpu": "2"}, priority=9, status=failed), objects.Pod))
+    leaving = [owned(name, kind="StatefulSet", cpu="2") for name in ("one", "two")]
+    cluster = state([node("a"), node("b", offer={"cpu": "2"})], [*leaving, owned("low", on="b", cpu="1500m")])
+    result = drained(cluster, waiting=[waiting])
+    assert {each.pod.removeprefix("default/"): (each.node, each.step, each.displaced_by) for each in result.pods} == {
+        "one": (None, 1, None),
+        "two": (None, 1, None),
+        "low": (None, 1, "default/waiting"),
+        "waiting": ("b", None, None),
+    }
+
+
 def test_a_pod_that_the_drain_has_evicted_leaves_in_that_step_also_if_its_replacement_is_evicted_by_preemption():
     cluster = state([node("a"), node("b", offer={"cpu": "2"})], [owned("low"), owned("high", cpu="2", kind="StatefulSet", priority=9)])
     result = drained(cluster)

@@ -12,9 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from wharfinger.framework.chain import Chain
+from wharfinger.framework.plugins.victims import has_lower
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.turns import with_priority
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import PodResult, gated_result
 from wharfinger.what_if.drain.answer import DrainedPod, DrainOutcome
 from wharfinger.what_if.drain.supposed_queue import SupposedQueue
@@ -168,7 +170,7 @@ class MovingPods:
         """Let pods leave that are marked as deleted, and create them again as their controllers do.
 
         `place` tries the pods that are ready; it is called after each change, except the last. With `in_vain`, pods that are woken because
-        one is gone are not tried, and go behind the others.
+        one is gone are not tried until all are, and go behind the others.
         """
         for moving in leaving:
             if moving.is_replaced_early:
@@ -179,10 +181,17 @@ class MovingPods:
             self.remove(moving.old)
             yield from place()
             yield
-        self.queue.in_vain = False
+        if in_vain:
+            self.end_vain()
+            yield from place()
         for moving in leaving:
             if not moving.is_replaced_early:
                 self._create_again(moving)
+
+    def end_vain(self) -> None:
+        """Let woken pods be tried from now on. Those that were woken in vain are tried too if they may preempt others."""
+        snapshot = self._state.snapshot()
+        self.queue.end_vain(lambda turn: turn.is_group or may_preempt(turn.pod, snapshot))
 
     def remove(self, pod: PodView) -> None:
         """Remove a placed pod from its node."""
@@ -224,3 +233,8 @@ class MovingPods:
 
     def _recreated(self, pod: PodView) -> PodView:
         return recreated(pod, datetime.fromtimestamp(self._state.snapshot().now, UTC))
+
+
+def may_preempt(pod: PodView, snapshot: Snapshot) -> bool:
+    """True if there are pods that may be evicted for a pod, by their priorities."""
+    return pod.object.spec.preemption_policy != "Never" and bool(has_lower(pod.priority, snapshot).any())

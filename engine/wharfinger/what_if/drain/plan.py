@@ -27,7 +27,6 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.cluster_event import NODE_REMOVED
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
-from wharfinger.framework.plugins.victims import has_lower
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult, GroupState
 from wharfinger.groups.turns import groups_in_steps
@@ -36,13 +35,12 @@ from wharfinger.model import objects
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import Utilisation, utilisation
 from wharfinger.simulate.placing import queue_order, read_in_steps
 from wharfinger.steps import at_once
 from wharfinger.what_if.drain.answer import BudgetUse, Drain
 from wharfinger.what_if.drain.attempts import Attempts
-from wharfinger.what_if.drain.moving_pods import MovingPod, MovingPods
+from wharfinger.what_if.drain.moving_pods import MovingPod, MovingPods, may_preempt
 from wharfinger.what_if.leaving_pods import cordoned, recreated, refusals, staying
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
@@ -220,17 +218,18 @@ class _Drain:
     def _evict(self, leaving: Sequence[MovingPod], *, alone: bool) -> Generator[None]:
         """Let pods leave. They are marked as deleted first, and gone later: both may wake pods that wait.
 
-        Only if one pod leaves alone may they get a place. Otherwise they are put behind those that were not woken. A replacement that is
-        created early is tried before any of the pods is gone.
+        Only if one pod leaves alone may they get a place. Otherwise they are put behind those that were not woken, and tried at the end if
+        they may preempt others. A replacement that is created early is tried before any of the pods is gone.
         """
-        queue = self._moving.queue
-        queue.in_vain = not alone
+        self._moving.queue.in_vain = not alone
         for moving in leaving:
             self._moving.note_eviction(moving)
             self._moving.mark(moving)
             self._advance()
             yield from self._attempts.place_woken()
-        queue.in_vain = False
+        if not alone:
+            self._moving.end_vain()
+            yield from self._attempts.place_woken()
         yield from self._moving.leave(leaving, self._attempts.place_woken, in_vain=not alone)
 
     def _allowed_now(self, left: Iterable[MovingPod], *, one_by_one: bool) -> Generator[None, None, list[MovingPod]]:
@@ -269,7 +268,7 @@ class _Drain:
                 continue
             found = Diagnosis(filtering, snapshot.n_nodes)
             if group is None:
-                may_come = found.may_pass_once_pods_leave(rows, preempts=_may_preempt(pod, snapshot))
+                may_come = found.may_pass_once_pods_leave(rows, preempts=may_preempt(pod, snapshot))
             else:  # each member may fit alone, so the pods of a node are no reason here either
                 members = {member.uid for member in self._moving.index.members(group)}
                 may_come = not members.isdisjoint(leaving) or found.may_pass_once_pods_leave(rows, preempts=True)
@@ -289,11 +288,6 @@ class _Drain:
             self._state.remove_node(node)
             self._moving.queue.notify(NODE_REMOVED)
         yield from self._attempts.place_all()
-
-
-def _may_preempt(pod: PodView, snapshot: Snapshot) -> bool:
-    """True if there are pods that may be evicted for a pod, by their priorities."""
-    return pod.object.spec.preemption_policy != "Never" and bool(has_lower(pod.priority, snapshot).any())
 
 
 def final_result(index: GroupIndex, key: str, tried: GroupResult) -> GroupResult:

@@ -73,7 +73,7 @@ class SupposedQueue:
         self._clock = 0
         self._n_changes = 0
         self.in_vain = False
-        """True while attempts are known to fail: pods that changes wake are not tried, but get the place that they have after that."""
+        """True while attempts are known to find no node: pods that changes wake are not tried, and go behind the others."""
 
     def __bool__(self) -> bool:
         return bool(self._turns)
@@ -110,7 +110,9 @@ class SupposedQueue:
 
     def failed(self, turn: WaitingTurn, rejectors: frozenset[Plugin]) -> None:
         """Let the pods of a turn that was tried wait until a change may help those that have no node."""
-        turn.waits_since, turn.was_tried, turn.outdated = self._next_time(), True, False
+        if not turn.outdated:  # one that was woken in vain has its place already
+            turn.waits_since = self._next_time()
+        turn.was_tried, turn.outdated = True, False
         turn.rejectors, turn.changes_seen = rejectors, self._n_changes
         self.put_back(turn)
 
@@ -158,6 +160,13 @@ class SupposedQueue:
                 turn.waits_since, turn.outdated = self._next_time(), True
             return
         for turn in woken:
+            self._sleeping.remove(turn)
+            self.wake(turn)
+
+    def end_vain(self, may_preempt: Callable[[WaitingTurn], bool]) -> None:
+        """Let woken pods be tried from now on, and wake those that were woken in vain and may preempt others."""
+        self.in_vain = False
+        for turn in [turn for turn in self._sleeping if turn.outdated and may_preempt(turn)]:
             self._sleeping.remove(turn)
             self.wake(turn)
 
