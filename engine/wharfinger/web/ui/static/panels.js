@@ -62,9 +62,9 @@ function noticed({ version, connected, leads, leader, identity }) {
 }
 
 function metricsOf(policies) {
-  return policies.flatMap((policy) => policy.metrics.map(({ name, fresh, suspendedSince, failure, said }) => {
+  return policies.flatMap((policy) => policy.metrics.map(({ name, fresh, suspendedSince, failure, message }) => {
     const tone = suspendedSince ? "bad" : fresh === null || failure ? "warn" : "good";
-    return [`${policy.name}/${name}`, tone, said.replace(`metric \`${name}\` `, "").replace(/^is /, "")];
+    return [`${policy.name}/${name}`, tone, message.replace(`metric \`${name}\` `, "").replace(/^is /, "")];
   }));
 }
 
