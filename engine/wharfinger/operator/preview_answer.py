@@ -36,6 +36,8 @@ from wharfinger.what_if.further_pods import further_groups, grouped
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added
 
 _MAX_REASONS = 8
+MAX_CELLS = 10_000_000
+"""Results of a rule for a node that are kept during an answer: up to 200 MB. A policy can make each pod a template of its own."""
 MAX_DRAIN_STEPS = 5 * MAX_PODS
 """Steps of a drain, about one decision each: pods that wait are tried again after every step, and the scheduler continues between steps."""
 
@@ -149,7 +151,8 @@ def answer_preview(  # noqa: PLR0913, PLR0917 — the question, and its namespac
     `MAX_PODS` pods.
     """
     work = CountedWork()
-    return (yield from within(answer_without_limit(Decider(chain, stopwatch=work), snapshot, pods, made, namespace, what_if), work, limit))
+    decider = Decider(chain, MAX_CELLS, work)
+    return (yield from within(answer_without_limit(decider, snapshot, pods, made, namespace, what_if), work, limit))
 
 
 def answer_without_limit(  # noqa: PLR0913, PLR0917 — the same parameters as of the function above

@@ -213,7 +213,7 @@ def test_an_unknown_node_is_named():
 
 def test_a_decider_forgets_what_was_not_asked_for_lately():
     state = fleet.state(*ABC)
-    decider = cycle.Decider(fleet.chain_of(A), max_cells=3 * 2 * 2)
+    decider = cycle.Decider(fleet.chain_of(A), max_cells=(3 + cycle.CELLS_OF_A_RULE) * 2 * 2)
     for cpu in ("1m", "2m", "3m", "4m"):
         decider.decide(state.snapshot(), fleet.pod(cpu=cpu))
     assert len(decider._kept) == 2
@@ -259,6 +259,16 @@ def test_no_more_templates_are_remembered_than_there_is_room_for(monkeypatch):
     assert len(decider._kept) == 5
 
 
+def test_on_few_nodes_the_rules_themselves_take_the_room():
+    score = 'score s{0} = if pod.name == "{0}" then node.pod_count else {0} normalize minmax\n'
+    rules = "".join(score.format(number) for number in range(40))
+    chained = chain.assemble([fleet.policy(f'policy "names"\n{rules}')])
+    state, decider = fleet.state("a"), cycle.Decider(chained, max_cells=100_000)
+    for number in range(100):
+        decider.decide(state.snapshot(1_000.0), alone(number))
+    assert len(decider._kept) * 40 * 2_000 < 2_500_000  # a kept rule takes about 2 kB
+
+
 def test_idle_templates_are_dropped_a_few_at_a_time():
     most, state, decider = cycle.DROPPED_AT_ONCE, fleet.state("a"), cycle.Decider(fleet.chain_of(fleet.stub("Idle")))
     for number in range(2 * most):
@@ -275,7 +285,7 @@ def test_templates_with_many_rules_leave_others_their_room():
     chained = chain.assemble([fleet.policy(f'policy "many" for pods where pod.labels["many"] == "yes"\n{many}')])
     state = fleet.state(*ABC)
     usual = chained.pod_rules(fleet.pod(), state.snapshot()).n_rules
-    decider = cycle.Decider(chained, max_cells=3 * 10 * usual)
+    decider = cycle.Decider(chained, max_cells=(3 + cycle.CELLS_OF_A_RULE) * 10 * usual)
     for number in range(10):
         decider.decide(state.snapshot(), alone(number))
     assert len(decider._kept) == 10

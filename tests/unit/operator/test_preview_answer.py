@@ -100,6 +100,23 @@ def test_further_pods_are_counted():
     assert "further" not in answer_of(2, state)
 
 
+def test_a_policy_that_knows_each_pod_by_name_takes_no_memory_for_all_of_them(monkeypatch):
+    found = []
+
+    class Watched(preview_answer.Decider):
+        def __init__(self, *arguments, **more):
+            super().__init__(*arguments, **more)
+            found.append(self)
+
+    monkeypatch.setattr(preview_answer, "Decider", Watched)
+    monkeypatch.setattr(preview_answer, "MAX_CELLS", 20_000)
+    policy = 'policy "names"\nscore s = if pod.name == "x" then 1 else node.pod_count normalize minmax\n'
+    answer = finished(answer_preview(chain_of(policy), state_of(3).snapshot(), pods_of(2), what_if=WhatIf(capacity=True)))
+    (decider,) = found
+    assert answer.further.count > 20
+    assert 1 <= len(decider._kept) < 20
+
+
 def test_supposed_nodes_take_pods():
     status = answer_of(200, state_of(1), nodes=(NodesLike(model="node-00000", count=2),))
     assert {each["node"] for each in status["placements"]} == {"node-00000", "node-00000-new-1", "node-00000-new-2"}

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 MAX_CELLS = 50_000_000
 """The default limit of node × rule results in a `Decider`: about one gigabyte at most, enough for a hundred templates at 50,000 nodes."""
+CELLS_OF_A_RULE = 100
+"""The memory of a kept rule apart from its results, as a number of results: about 2 kB. With few nodes it is most of the memory."""
 MAX_TEMPLATES = 1_000
 """The limit of templates in a `Decider`: about 20 kB each, in addition to the node × rule results."""
 IDLE_SECONDS = 300.0
@@ -236,7 +238,7 @@ class Decider:
         idle = DROPPED_AT_ONCE
         while len(self._kept) > 1 and (
             len(self._kept) > MAX_TEMPLATES
-            or self._n_rules * n_nodes > self._max_cells
+            or self._n_rules * (n_nodes + CELLS_OF_A_RULE) > self._max_cells
             or (idle and next(iter(self._kept.values())).asked_at < idle_since)
         ):
             idle = max(0, idle - 1)
