@@ -433,7 +433,7 @@ class GroupCycle:
         message = result_of(group, answer).message
         rejectors = yield from self._budget.checking(self._rejectors(attempt, group.waiting))
         nominated: Mapping[str, str] | None = None
-        if self._victims.are_leaving(group):
+        if self._victims.are_leaving(group, entry.evicted):
             message = f"{message}. preemption: {default_preemption.WAITING}"
         elif isinstance(answer, Impossible):
             found = yield from self._preemption(attempt)
@@ -474,6 +474,7 @@ class GroupCycle:
         group, members = attempt.group, list(attempt.members.values())
         nodes = [(attempt.members[uid].pod, node) for uid, node in found.placement.nodes.items()]
         self._groups.reject(attempt.entry, rejectors)
+        attempt.entry.evicted = frozenset(victim.uid for victim in found.victims)
         self._preemptor.preempt_for_group(attempt.entry, nodes, found.victims, self._victims.disrupted_groups(found.victims))
         message = self._status.waits_for_preemption(group)
         self._ended(attempt, "waiting_on_preemption", message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from wharfinger.groups.preempting import may_have_victims, priority_of
@@ -24,9 +24,14 @@ class GroupVictims:
         self._snapshot = snapshot
         self._index = index
 
-    def are_leaving(self, group: Group) -> bool:
-        """True if a pod of lower priority is leaving a node to which a member is nominated (`PodEligibleToPreemptOthers`)."""
+    def are_leaving(self, group: Group, evicted: Iterable[str]) -> bool:
+        """True if a pod of lower priority is leaving a node to which a member is nominated (`PodEligibleToPreemptOthers`).
+
+        Or if one of the pods that were `evicted` for the group, by uid, is leaving any node: a member may fit elsewhere once it is gone.
+        """
         snapshot = self._snapshot()
+        if any(found is not None and snapshot.leaving(found[1]) for found in map(snapshot.placed, evicted)):
+            return True
         priority = priority_of(group)
         nodes = {snapshot.nominated_to(pod.uid) or pod.nominated_node for pod in group.waiting}
         rows = [row for node in nodes if node and (row := snapshot.row(node)) is not None]

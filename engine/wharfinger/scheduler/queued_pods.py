@@ -111,13 +111,14 @@ class QueuedGroup(QueuedPod, eq=False, kw_only=True):
 
     `key` is that of the group. `pod` represents the group in the order of the queue: it has the group's priority. `members` wait, by uid,
     and may be tried; `trying` are those of the attempt under way that have no node yet. `stale`: the attempt under way is about a group
-    that is not like that any more.
+    that is not like that any more. `evicted` are the uids of the pods that were last evicted for the group.
     """
 
     key: str
     members: dict[str, QueuedPod] = field(default_factory=dict)
     trying: dict[str, QueuedPod] = field(default_factory=dict)
     stale: bool = False
+    evicted: frozenset[str] = frozenset()
     known_templates: dict[bytes, dict[str, QueuedPod]] | None = None
     known_leader: QueuedPod | None = None
 

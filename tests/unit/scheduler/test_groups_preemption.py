@@ -56,6 +56,31 @@ def test_the_least_important_pods_of_one_rack_leave_for_the_group(graceful):
     asyncio.run(story())
 
 
+def test_a_group_waits_for_its_victims_on_other_nodes_than_those_of_its_members():
+    """A member must not be in one rack with the victim, whose node has no room for members."""
+    selector = {"labelSelector": {"matchLabels": {"app": "old"}}, "topologyKey": RACK}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [selector]}}
+
+    async def story():
+        things = [low("a", "r0n2", "1", labels={"app": "old"}), pod("d", "1", priority=5, nodeName="r0n2")]
+        async with running(*racks(1, 3, "2"), *things, gang("g", 2)) as world:
+            world.cluster.graceful = True
+            for one in members("g", 2, "2", affinity=apart):
+                world.cluster.put(one)
+            await world.calm()
+            world.cluster.put(pod("thief", "1"))
+            await world.pass_time(15)
+            assert {world.cluster.pod(f"default/g-{number}").status.nominated_node_name for number in range(2)} == {"r0n0", "r0n1"}
+            assert {text.partition(". ")[2] for text in conditions(world, "g")} == {
+                "preemption: not eligible due to a terminating pod on the nominated node."
+            }
+            world.cluster.remove("Pod", "default/a")
+            await world.pass_time(15)
+            assert len(bound(world, "g")) == 2
+
+    asyncio.run(story())
+
+
 def test_no_pod_is_evicted_for_a_group_that_would_not_fit_even_then():
     async def story():
         async with running(node("n", "2"), low("a", "n"), gang("g", 3), *members("g", 3)) as world:

@@ -187,10 +187,12 @@ class Attempts:
         from wharfinger.scheduler.group_victims import GroupVictims  # noqa: PLC0415 — as above
 
         index, pods = self._moving.index, tuple(turn.members.values())
-        group = index.group(key)
-        waits = group is not None and GroupVictims(self._state.snapshot, index).are_leaving(structs.replace(group, waiting=pods))
+        group, evicted = index.group(key), self._preemption.evicted_for(turn)
+        waits = group is not None and GroupVictims(self._state.snapshot, index).are_leaving(
+            structs.replace(group, waiting=pods), [victim.uid for victim in evicted]
+        )
         found = yield from attempt(self._decider, self._state, index, key, pods, preempt=preempt and not waits)
-        evicted, result = self._preemption.evicted_for(turn), found.result
+        result = found.result
         if found.placed:
             result = structs.replace(result, victims=tuple(victim.key for victim in evicted))
         elif waits:
