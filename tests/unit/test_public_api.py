@@ -48,7 +48,7 @@ def test_importing_it_imports_neither_numpy_nor_the_language():
 KEYWORDS = {
     "capacity": {"limit": "most"},
     "diff": {"against_param": None, "limit": None},  # load_policies takes params
-    "drain": {"selector": None, "pending": "pods", "delete_emptydir_data": "delete_empty_dir_data"},
+    "drain": {"selector": None, "pending": "pods", "delete_emptydir_data": "delete_empty_dir_data", "_ignore_daemonsets": None},
     "rebalance": {"goal": "goals", "namespace": "namespaces", "apply": None, "plan": None, "undo_cordons": None, "timeout": None},
     "tune": {"on": "logs", "wanted": "search", "n_trials": "trials", "patch": None, "draw": None},
 }
