@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tests.cluster import objects
 from tests.cluster.devices import CLASS as GPU
 from tests.cluster.devices import NUMA, device_class, resource_slice
-from tests.cluster.mixed_pods import DISK, HOST, ZONE
+from tests.cluster.mixed_pods import DISK, HOST, PREFERRED, REQUIRED, ZONE
 
 Plain = dict[str, Any]
 
@@ -27,7 +27,6 @@ WAITING, BOUND = "waiting", "bound"
 CSI = "disk.example.com"
 IMAGES = {"a": 120_000_000, "b": 700_000_000, "c": 350_000_000}
 FPGA, EXTENDED_GPU, HUGE_PAGES = "example.com/fpga", "example.com/gpu", "hugepages-2Mi"
-REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class Drawn(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import wharfinger
 from tests.cluster.api import Api
 from tests.cluster.live import NAME
-from tests.cluster.what_if_scenarios import OTHER_NAME, Plain, Scenario, renamed, served_by, without_device_claims
+from tests.cluster.what_if_scenarios import OTHER_NAME, PlacedTwiceScenario, Plain, renamed, served_by
 from wharfinger.scheduler.decision_log.reading import LogReader, decisions
 from wharfinger.simulate.cluster import Cluster
 
@@ -26,7 +25,7 @@ class Made(NamedTuple):
 
 
 @dataclass(slots=True)
-class LogScenario(Scenario):
+class LogScenario(PlacedTwiceScenario):
     """Pods are placed by one scheduler, and each of its decisions is made again by the other, on the cluster as it was."""
 
     policies: Mapping[str, Any] = field(default_factory=dict)
@@ -35,17 +34,6 @@ class LogScenario(Scenario):
     made: list[Made] = field(default_factory=list)
     changed: dict[Made, str | None] = field(default_factory=dict)
     """The predicted node of each decision that changes."""
-
-    @property
-    def running(self) -> float:
-        """Half of the pods; the others are asked about."""
-        return 0.5
-
-    def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
-        """Choose the objects. No claims are made from templates: those of the first time are not there again."""
-        Scenario.draw(self, draw, owners)
-        for pod in self.pods.values():
-            without_device_claims(pod)
 
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
         """Keep the policies: what they change is asked once the decisions are recorded."""

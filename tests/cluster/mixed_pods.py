@@ -78,20 +78,20 @@ def _spread(draw: random.Random) -> dict[str, Any]:
 
 def _apart(draw: random.Random) -> dict[str, Any]:
     app = f"apart-{draw.randrange(4)}"
-    return {"labels": {"app": app}, "affinity": {"podAntiAffinity": {_REQUIRED: [_term(app)]}}}
+    return {"labels": {"app": app}, "affinity": {"podAntiAffinity": {REQUIRED: [_term(app)]}}}
 
 
 def _with_affinity(draw: random.Random) -> dict[str, Any]:
     term = {**_term("plain"), "namespaceSelector": {"matchLabels": {"tier": "shop"}}}
     weighted = {"weight": draw.choice((20, 80)), "podAffinityTerm": term}
     side = draw.choice(("podAffinity", "podAntiAffinity"))
-    return {"labels": {"app": "beside"}, "affinity": {side: {_PREFERRED: [weighted]}}}
+    return {"labels": {"app": "beside"}, "affinity": {side: {PREFERRED: [weighted]}}}
 
 
 def _chosen(draw: random.Random) -> dict[str, Any]:
     needed = {"matchExpressions": [{"key": "rank", "operator": "Lt", "values": ["33"]}]}
     wanted = {"weight": 50, "preference": {"matchExpressions": [{"key": DISK, "operator": "In", "values": ["ssd"]}]}}
-    both = {_REQUIRED: {"nodeSelectorTerms": [needed]}, _PREFERRED: [wanted]}
+    both = {REQUIRED: {"nodeSelectorTerms": [needed]}, PREFERRED: [wanted]}
     return {"affinity": {"nodeAffinity": both}} if draw.random() < 0.5 else {"nodeSelector": {ZONE: draw.choice(ZONES)}}
 
 
@@ -103,8 +103,8 @@ def _hopeless(draw: random.Random) -> dict[str, Any]:
     return draw.choice(({"cpu": "40"}, {"nodeSelector": {DISK: "tape"}}, {"cpu": "20", "nodeSelector": {DISK: "ssd"}, "memory": "40Gi"}))
 
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 KINDS = (_plain, _plain, _team, _team, _spread, _apart, _with_affinity, _chosen, _tolerant, _hopeless)
 
 

@@ -25,6 +25,7 @@ from tests.cluster.kube_scheduler import start_kube_scheduler
 from tests.cluster.snapshot import read_cluster
 from tests.cluster.soundness import assert_sound, overcommitted
 from tests.cluster.waiting import eventually
+from tests.cluster.what_if_batch import has_its_volume, is_ready
 from wharfinger import cli
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
@@ -164,7 +165,7 @@ def test_drawn_pods_end_as_they_are_decided_here(control_plane, seed):
     api.create_many(drawing.setting())
     api.patch("Namespace", "default", {"metadata": {"labels": {"tier": "default"}}})
     api.create_many(drawing.nodes())
-    eventually(lambda: all(map(_is_ready, api.list("Node"))))
+    eventually(lambda: all(map(is_ready, api.list("Node"))))
     api.create_many(drawing.on_nodes())
     start_kube_scheduler(control_plane)
     different, kinds = [], set()
@@ -173,7 +174,7 @@ def test_drawn_pods_end_as_they_are_decided_here(control_plane, seed):
         for other in drawn.others:
             with suppress(Refused):  # a claim that other pods have too
                 api.create(other)
-        eventually(lambda: all(map(_is_as_wanted, api.list("PersistentVolumeClaim"))), every=0.01)
+        eventually(lambda: all(map(has_its_volume, api.list("PersistentVolumeClaim"))), every=0.01)
         time.sleep(SEEN_AFTER)
         before = read_cluster(api)
         created = api.create(drawn.pod)
@@ -193,15 +194,6 @@ def _view(created):
     return PodView(files.read_bytes(json.dumps({"apiVersion": "v1", "kind": "Pod", **created}).encode()).pods[0])
 
 
-def _is_ready(node):
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", ()))
-
-
-def _is_as_wanted(claim):
-    """A claim that names its volume has it."""
-    return "volumeName" not in claim["spec"] or claim["status"].get("phase") == "Bound"
-
-
 def _outcome(api, pod, running):
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
     waiting_since = None
@@ -217,7 +209,11 @@ def _outcome(api, pod, running):
         return now if time.monotonic() - waiting_since > UNCHANGED else None
 
     found = eventually(ended, every=0.01)
-    left = {f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in api.list("Pod") if not _leaves(each)}
+    left = {
+        f"{each['metadata']['namespace']}/{each['metadata']['name']}"
+        for each in api.list("Pod")
+        if "deletionTimestamp" not in each["metadata"]
+    }
     node = found["spec"].get("nodeName")
     return Outcome(node, _reason(found) if node is None else "", tuple(sorted(running - left)))
 
@@ -225,10 +221,6 @@ def _outcome(api, pod, running):
 def _reason(pod):
     """The reason why a pod is not scheduled, or None."""
     return next((each.get("message") for each in pod["status"].get("conditions", ()) if each["type"] == "PodScheduled"), None)
-
-
-def _leaves(pod):
-    return "deletionTimestamp" in pod["metadata"]
 
 
 def _agrees(decision, found):

@@ -43,7 +43,7 @@ class Batch:
         self._api.create_many(nodes)
         eventually(lambda: sum(map(is_ready, self._api.list("Node"))) == len(nodes))
         self._api.create_many(made for one in self._scenarios for made in one.others)
-        eventually(lambda: all(map(_has_its_volume, self._api.list("PersistentVolumeClaim"))))
+        eventually(lambda: all(map(has_its_volume, self._api.list("PersistentVolumeClaim"))))
         self._api.create_many(pod for one in self._scenarios for pod in one.pods.values() if "nodeName" in pod["spec"])
         self._create([pod for pod in one.pods.values() if "nodeName" not in pod["spec"]] for one in self._scenarios)
         self._wait_until_idle()
@@ -196,7 +196,7 @@ def is_ready(found: Plain) -> bool:
     return _condition(found, "Ready") == "True"
 
 
-def _has_its_volume(claim: Plain) -> bool:
+def has_its_volume(claim: Plain) -> bool:
     """True if a claim is bound, or names no volume."""
     return "volumeName" not in claim["spec"] or claim.get("status", {}).get("phase") == "Bound"
 

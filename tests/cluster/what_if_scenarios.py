@@ -72,7 +72,6 @@ SANDBOX, OVERHEAD = "sandbox", 250
 """A runtime class, and the millicores that it adds to each pod."""
 ORIGIN = "tests.wharfinger.dev/origin"
 """The label of pods that a real controller creates again, under another name: the name of the first of them."""
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 Plain = dict[str, Any]
 
@@ -463,11 +462,8 @@ class GroupCapacityScenario(CapacityScenario):
 
 
 @dataclass(slots=True)
-class DiffScenario(Scenario):
-    """Pods are placed by the policies of one scheduler, and then by those of another."""
-
-    predicted: Diff | None = None
-    found: dict[str, str | None] = field(default_factory=dict)
+class PlacedTwiceScenario(Scenario):
+    """Pods are placed by one scheduler, and then by another."""
 
     @property
     def running(self) -> float:
@@ -475,10 +471,26 @@ class DiffScenario(Scenario):
         return 0.5
 
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
-        """Choose the objects. No claims are made from templates: a scheduler sees a pod before its claim, and tries others meanwhile."""
+        """Choose the objects.
+
+        No claims are made from templates: a scheduler sees a pod before its claim, and tries others meanwhile. Those of the first time are
+        not there again.
+        """
         Scenario.draw(self, draw, owners)
         for pod in self.pods.values():
             without_device_claims(pod)
+
+
+@dataclass(slots=True)
+class DiffScenario(PlacedTwiceScenario):
+    """Pods are placed by the policies of one scheduler, and then by those of another."""
+
+    predicted: Diff | None = None
+    found: dict[str, str | None] = field(default_factory=dict)
+
+    def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
+        """Choose the objects; some of the pods that wait may be a gang."""
+        PlacedTwiceScenario.draw(self, draw, owners)
         waiting = [pod for pod in self.pods.values() if "nodeName" not in pod["spec"]]
         if len(waiting) > 3:
             self._make_gang(draw, draw.sample(waiting, draw.randint(2, 4)), "gang")
@@ -642,9 +654,9 @@ def _rules(draw: random.Random) -> Plain:
     term = {"labelSelector": {"matchLabels": {"app": draw.choice(APPS)}}, "topologyKey": draw.choice((mixed_pods.HOST, mixed_pods.ZONE))}
     rule = draw.random()
     if rule < 0.12:
-        found["affinity"] = {"podAntiAffinity": {_REQUIRED: [term]}}
+        found["affinity"] = {"podAntiAffinity": {mixed_pods.REQUIRED: [term]}}
     elif rule < 0.2:
-        found["affinity"] = {"podAffinity": {_REQUIRED: [term]}}
+        found["affinity"] = {"podAffinity": {mixed_pods.REQUIRED: [term]}}
     elif rule < 0.35:
         found["topologySpreadConstraints"] = [
             {
@@ -656,7 +668,7 @@ def _rules(draw: random.Random) -> Plain:
             }
         ]
     elif rule < 0.4:
-        found["affinity"] = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "podAffinityTerm": term}]}}
+        found["affinity"] = {"podAffinity": {mixed_pods.PREFERRED: [{"weight": 50, "podAffinityTerm": term}]}}
     if draw.random() < 0.15:
         found["tolerations"] = [draw.choice(({"key": "dedicated", "operator": "Exists"}, {"operator": "Exists"}))]
     return found
